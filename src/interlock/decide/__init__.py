@@ -1,0 +1,1 @@
+"""Snapshot to actions, pure: what happens next, and what an outcome means."""

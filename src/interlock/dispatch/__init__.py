@@ -1,0 +1,1 @@
+"""The outside world: processes, Python workers, secrets, logs."""

@@ -1,0 +1,1 @@
+"""What exists: frozen values and enums. No I/O, no clock, no chance."""

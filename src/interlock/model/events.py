@@ -1,0 +1,241 @@
+"""The journal's vocabulary: every change of a run is one of these values.
+
+The store writes row and event from the same value in one transaction, and `Snapshot.apply` makes the same
+change in memory, so the three cannot drift apart. Steps and units are named by integer keys: `step` is the
+index in `plan.steps`, `unit` the ordinal within the step (work, gate and probe units share the numbers).
+Fields marked content stay out of the event row's metadata. Times are epoch milliseconds (UTC).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from interlock.model.states import AttemptState, Reason, RunState, StepState, UnitState
+
+UnitKind = Literal["work", "gate", "probe"]
+Verdict = Literal["pass", "reject"]
+
+
+class Process(msgspec.Struct, frozen=True, array_like=True):
+    """A process that cannot be mistaken for another: pid, start time in clock ticks since boot, boot id."""
+
+    pid: int
+    start_ticks: int
+    boot_id: str
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """What an attempt consumed. `None` is unknown, not zero."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+
+
+class LogSpan(msgspec.Struct, frozen=True, array_like=True):
+    """Where an attempt's frames lie in the run's log file."""
+
+    offset: int
+    length: int
+
+
+class NewUnit(msgspec.Struct, frozen=True, array_like=True):
+    """A unit to insert. `item` (content) is canonical JSON, `index` its position in the map's list."""
+
+    ordinal: int
+    id: str
+    index: int | None
+    item: bytes | None
+    input_hash: str
+    subject: str | None = None
+    """Of a gate unit: the hash of the artifact or item result it judges. Of a probe: the asked unit's id."""
+
+
+class _Event(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all events. `at` is when it happened."""
+
+    at: int
+
+
+class StepStarted(_Event, frozen=True, kw_only=True, tag="step_started"):
+    """A step's units of one round and loop come into being; the step is `running`."""
+
+    step: int
+    round: int
+    loop: int
+    units: tuple[NewUnit, ...]
+
+
+class UnitsAdded(_Event, frozen=True, kw_only=True, tag="units_added"):
+    """Gate or probe units come into being; the step moves to `state`."""
+
+    step: int
+    kind: UnitKind
+    round: int
+    loop: int
+    state: StepState
+    units: tuple[NewUnit, ...]
+
+
+class AttemptReserved(_Event, frozen=True, kw_only=True, tag="attempt_reserved"):
+    """Written and committed before the work starts."""
+
+    step: int
+    unit: int
+    number: int
+    dispatch: str
+    process: Process | None = None
+    """A warm worker that will do it; commands get theirs by AttemptStarted."""
+
+
+class AttemptStarted(_Event, frozen=True, kw_only=True, tag="attempt_started"):
+    """The attempt has a process."""
+
+    step: int
+    unit: int
+    number: int
+    dispatch: str
+    process: Process
+
+
+class AttemptFinished(_Event, frozen=True, kw_only=True, tag="attempt_finished"):
+    """The one terminal write of an attempt, with what it means for its unit. Needs no lease."""
+
+    step: int
+    unit: int
+    number: int
+    dispatch: str
+    state: AttemptState
+    unit_state: UnitState
+    reason: Reason | None = None
+    error: str = ""
+    """Content, redacted, at most 4 KiB."""
+    result: bytes | None = None
+    """Content, redacted: canonical JSON; `None` when absent or failed."""
+    exit_code: int | None = None
+    verdict: Verdict | None = None
+    retries: int = 0
+    """Retries of the unit spent so far."""
+    not_before: int | None = None
+    """When the unit may be tried again."""
+    process: Process | None = None
+    usage: Usage | None = None
+    log: LogSpan | None = None
+    started_at: int | None = None
+
+
+class UnitsStopped(_Event, frozen=True, kw_only=True, tag="units_stopped"):
+    """No unit of the step's current round and loop goes on.
+
+    `waiting` ones become `failed` with their last reason, `pending` ones `not_run` with this one.
+    """
+
+    step: int
+    reason: str
+
+
+class UnitMoved(_Event, frozen=True, kw_only=True, tag="unit_moved"):
+    """One unit's state changes without an attempt's end: answered by a person or a probe, or asked again."""
+
+    step: int
+    unit: int
+    state: UnitState
+    reason: str | None = None
+    result: bytes | None = None
+    """Content."""
+
+
+class StepMoved(_Event, frozen=True, kw_only=True, tag="step_moved"):
+    """`complete_step` and its brothers: the only way a step's state changes outside of StepStarted/UnitsAdded.
+
+    Completion is refused by the store unless the step's gate said so for `artifact_hash`.
+    """
+
+    step: int
+    state: StepState
+    reason: str | None = None
+    detail: str = ""
+    """Content: for a person, one paragraph; feedback of a gate included."""
+    artifact: bytes | None = None
+    """Content: canonical JSON."""
+    artifact_hash: str | None = None
+    route: tuple[str, ...] = ()
+    """Of a router: the chosen step ids."""
+    round: int = 1
+    loop: int = 1
+
+
+class RunMoved(_Event, frozen=True, kw_only=True, tag="run_moved"):
+    """The run's state as derived from its steps."""
+
+    state: RunState
+    reason: str | None = None
+    detail: str = ""
+    outcome: Literal["ok", "degraded", "failed", "abandoned"] | None = None
+    wait_until: int | None = None
+    driven_ms: int = 0
+
+
+class BudgetRaised(_Event, frozen=True, kw_only=True, tag="budget_raised"):
+    """A journaled amendment of one ceiling."""
+
+    name: Literal["max_units", "max_tokens", "max_cost_usd", "max_duration_ms"]
+    value: float
+
+
+class ModulesAccepted(_Event, frozen=True, kw_only=True, tag="modules_accepted"):
+    """`resume --accept-changes`: the new hash of each Python module or directory identity that changed."""
+
+    hashes: dict[str, str]
+
+
+class RequestApplied(_Event, frozen=True, kw_only=True, tag="request_applied"):
+    """The driver acted on a request; `outcome` is `applied` or why it was refused."""
+
+    request: int
+    outcome: str
+
+
+class Notice(_Event, frozen=True, kw_only=True, tag="notice"):
+    """Something a person should know once: `code` is stable, `text` holds no content."""
+
+    code: str
+    text: str
+    step: int | None = None
+
+
+class EnvResolved(_Event, frozen=True, kw_only=True, tag="env_resolved"):
+    """Audit: these names (never values) were resolved for a dispatch of the step."""
+
+    step: int
+    names: tuple[str, ...]
+
+
+class Divergence(_Event, frozen=True, kw_only=True, tag="divergence"):
+    """A completed unit's recorded input hash is not what the plan gives now; its result stands."""
+
+    step: int
+    unit: int
+    recorded: str
+    computed: str
+
+
+Event = (
+    StepStarted
+    | UnitsAdded
+    | AttemptReserved
+    | AttemptStarted
+    | AttemptFinished
+    | UnitsStopped
+    | UnitMoved
+    | StepMoved
+    | RunMoved
+    | BudgetRaised
+    | ModulesAccepted
+    | RequestApplied
+    | Notice
+    | EnvResolved
+    | Divergence
+)

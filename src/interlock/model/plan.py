@@ -1,0 +1,246 @@
+"""The frozen plan: everything a run needs to know, as plain values with a format version.
+
+Guarantee: a plan is canonical JSON; `plan/freeze.py` makes it and its hash, and decodes it strictly
+(unknown fields refused). Changing a field here means a new FORMAT and a golden file of the old one.
+Durations are integer milliseconds and `None` means no limit. `*_json` fields hold canonical JSON text.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from interlock.model.states import Reason
+
+FORMAT: Final = 1
+
+
+class _Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all plan values."""
+
+
+class Reference(_Value, frozen=True, kw_only=True):
+    """`params.<name>` or `steps.<id>.output(.<name>|[<int>])*`, parsed. `text` is what the author wrote."""
+
+    text: str
+    root: Literal["params", "steps"]
+    name: str
+    path: tuple[str | int, ...] = ()
+
+
+class Param(_Value, frozen=True, kw_only=True):
+    """A declared parameter. `schema_json` is its JSON Schema without default and description."""
+
+    name: str
+    schema_json: str = "{}"
+    default_json: str | None = None
+    required: bool = False
+    description: str = ""
+    secret: bool = False
+    """The name or description looks like a secret: shown redacted wherever it is shown."""
+
+
+class Backoff(_Value, frozen=True, kw_only=True):
+    """Delay before retry n (from 1): `min(max_ms, initial_ms * factor ** (n - 1))`."""
+
+    initial_ms: int = 1_000
+    factor: float = 2.0
+    max_ms: int = 60_000
+
+
+class Retry(_Value, frozen=True, kw_only=True):
+    """`max` retries (not attempts) after failures whose reason is in `on`."""
+
+    max: int = 0
+    on: tuple[Reason, ...] = ()
+    backoff: Backoff = Backoff()
+    session: Literal["new", "continue"] = "new"
+
+
+class Command(_Value, frozen=True, kw_only=True, tag="command"):
+    """`run:`. Either `argv`, or `text` for the plan's frozen shell."""
+
+    argv: tuple[str, ...] = ()
+    text: str | None = None
+
+
+class Script(_Value, frozen=True, kw_only=True, tag="script"):
+    """`uses:` of a script file; its bytes are embedded (base64) with their hash.
+
+    `interpreter` is the argv prefix taken from its `#!` line or its suffix.
+    """
+
+    path: str
+    sha256: str
+    content_b64: str
+    interpreter: tuple[str, ...]
+
+
+class PythonFunction(_Value, frozen=True, kw_only=True, tag="python"):
+    """`uses: python:module:function`. `file` and `sha256` are those of the module at freeze."""
+
+    module: str
+    function: str
+    file: str
+    sha256: str
+
+
+Target = Command | Script | PythonFunction
+
+
+class Map(_Value, frozen=True, kw_only=True):
+    """Fan-out over the list at `over`. `item_schema_json` is the schema of one item's result."""
+
+    over: Reference
+    concurrency: int | None = None
+    reducer: Literal["collect", "vote"] = "collect"
+    item_schema_json: str | None = None
+
+
+class When(_Value, frozen=True, kw_only=True):
+    """One branch of a route: `match` is the matched value's text."""
+
+    match: str
+    step: str
+
+
+class Route(_Value, frozen=True, kw_only=True):
+    """A forward branch by exact match of a primitive value."""
+
+    input: Reference
+    when: tuple[When, ...]
+    default: str | None = None
+
+
+class Gate(_Value, frozen=True, kw_only=True):
+    """What stands between the artifact and the next step. `check` is a command."""
+
+    check: Command | None = None
+    max_loops: int = 1
+    each: bool = False
+
+
+class Input(_Value, frozen=True, kw_only=True):
+    """One declared input: the key under which a step's work sees it, and where it comes from."""
+
+    name: str
+    ref: Reference
+
+
+class Step(_Value, frozen=True, kw_only=True):
+    """One entry of `steps:`, with all defaults applied.
+
+    `needs` are effective needs (explicit, or the step before), `routers` the routes that name this step.
+    `cwd` is relative to the project's root or absolute. A route step has `route` and no `target`.
+    """
+
+    id: str
+    needs: tuple[str, ...] = ()
+    explicit_needs: bool = False
+    routers: tuple[str, ...] = ()
+    target: Target | None = None
+    map: Map | None = None
+    route: Route | None = None
+    inputs: tuple[Input, ...] = ()
+    output_schema_json: str | None = None
+    gate: Gate | None = None
+    retry: Retry = Retry()
+    on_error: Literal["fail", "continue"] = "fail"
+    timeout_ms: int | None = 600_000
+    idle_timeout_ms: int | None = None
+    env: tuple[str, ...] = ()
+    cwd: str = "."
+    effects: Literal["internal", "external"] = "internal"
+    probe: Command | None = None
+    line: int = 0
+
+    @property
+    def unit_schema_json(self) -> str | None:
+        """The schema of one unit's result."""
+        return self.map.item_schema_json if self.map else self.output_schema_json
+
+
+class Budget(_Value, frozen=True, kw_only=True):
+    """Ceilings of the whole run; `None` is none."""
+
+    max_units: int | None = None
+    max_tokens: int | None = None
+    max_cost_usd: float | None = None
+    max_duration_ms: int | None = None
+
+
+class Shell(_Value, frozen=True, kw_only=True):
+    """The argv prefix that runs a `run:` string, chosen at freeze."""
+
+    name: Literal["bash", "sh"]
+    argv: tuple[str, ...]
+
+
+class Project(_Value, frozen=True, kw_only=True):
+    """Identity of the directory a run works in. `id` is the random id kept in `.interlock/`."""
+
+    root: str
+    device: int
+    inode: int
+    id: str
+    commit: str | None = None
+
+
+class SecretSource(_Value, frozen=True, kw_only=True):
+    """Where a secret's value comes from at dispatch: a command's stdout or another variable. Never a value."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    var: str | None = None
+
+
+class EnvGroup(_Value, frozen=True, kw_only=True):
+    """A named `[env.X]` group: names only."""
+
+    name: str
+    vars: tuple[str, ...] = ()
+    dotenv: tuple[str, ...] = ()
+    secrets: tuple[SecretSource, ...] = ()
+
+
+class Limits(_Value, frozen=True, kw_only=True):
+    """Sizes in bytes and counts that hold for the run."""
+
+    max_result_bytes: int = 1_048_576
+    max_artifact_bytes: int = 268_435_456
+    max_items: int = 100_000
+    max_log_bytes: int = 8_388_608
+    """Of one attempt's stdout and stderr together; the rest is dropped and said."""
+    max_concurrency: int | None = None
+
+
+class Plan(_Value, frozen=True, kw_only=True):
+    """A workflow compiled, resolved and frozen."""
+
+    format: int
+    name: str
+    source: str
+    """The workflow file, relative to the project's root where it lies below it."""
+    source_sha256: str
+    description: str = ""
+    params: tuple[Param, ...] = ()
+    steps: tuple[Step, ...]
+    budget: Budget = Budget()
+    shell: Shell | None = None
+    project: Project
+    python: tuple[str, ...] = ()
+    """argv prefix of the interpreter of `python:` targets."""
+    python_path: tuple[str, ...] = ()
+    """Folders put before that interpreter's own path, in order."""
+    env_groups: tuple[EnvGroup, ...] = ()
+    limits: Limits = Limits()
+    notices: tuple[str, ...] = ()
+    """Things the author should know once per run: accepted akm spellings that do nothing here, for example."""
+
+    def step(self, step_id: str) -> Step:
+        """Return the step of that id. Raises KeyError."""
+        for step in self.steps:
+            if step.id == step_id:
+                return step
+        raise KeyError(step_id)

@@ -1,0 +1,341 @@
+"""A run in memory: `Snapshot`, all that a decision may look at, and `apply`, the only way it changes.
+
+Guarantee: `apply` costs O(1) per unit touched, so the loop's cost per event does not grow with the run; what
+a decision asks for (ready units, due retries, counts) is kept ready, never searched for.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from interlock.model import events as ev
+from interlock.model.plan import Plan
+from interlock.model.states import RUN_ENDED, STEP_ENDED, Reason, RunState, StepState, UnitState
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """Who drives a run. Times: `*_ms` are wall-clock epoch ms, `*_boot_ms` the boot clock of `boot_id`."""
+
+    run_id: str
+    holder: str
+    term: int
+    pid: int
+    start_ticks: int
+    boot_id: str
+    pid_namespace: str
+    host: str
+    since_ms: int
+    renewed_ms: int
+    expires_ms: int
+    expires_boot_ms: int
+    released: bool = False
+
+
+class Unit:
+    """One work, gate or probe unit as the loop sees it. See `events.NewUnit` for the fields it was born with."""
+
+    __slots__ = (
+        "attempt",
+        "dispatch",
+        "error",
+        "id",
+        "index",
+        "item",
+        "kind",
+        "loop",
+        "not_before",
+        "ordinal",
+        "reason",
+        "result",
+        "retries",
+        "round",
+        "state",
+        "subject",
+        "verdict",
+    )
+
+    def __init__(self, new: ev.NewUnit, kind: ev.UnitKind, round_: int, loop: int) -> None:
+        self.ordinal = new.ordinal
+        self.id = new.id
+        self.index = new.index
+        self.item = new.item
+        self.subject = new.subject
+        self.kind: ev.UnitKind = kind
+        self.round = round_
+        self.loop = loop
+        self.state = UnitState.PENDING
+        self.attempt = 0
+        self.retries = 0
+        self.not_before = 0
+        self.dispatch: str | None = None
+        self.reason: str | None = None
+        self.error = ""
+        self.result: bytes | None = None
+        self.verdict: ev.Verdict | None = None
+
+
+class Step:
+    """One step as the loop sees it. `work[i]` is the last unit of item i (of a solo step: `work[0]`)."""
+
+    def __init__(self, index: int, step_id: str) -> None:
+        self.index = index
+        self.id = step_id
+        self.state = StepState.PENDING
+        self.reason: str | None = None
+        self.detail = ""
+        self.round = 1
+        self.loop = 1
+        self.artifact: bytes | None = None
+        self.artifact_hash: str | None = None
+        self.route: tuple[str, ...] = ()
+        self.units: list[Unit] = []
+        self.work: list[Unit] = []
+        self.asked: list[Unit] = []
+        """Gate and probe units of the current round and loop."""
+        self.ready: deque[Unit] = deque()
+        self.backoff: list[tuple[int, int]] = []
+        self.running: dict[int, Unit] = {}
+        self.counts: dict[UnitState, int] = dict.fromkeys(UnitState, 0)
+        """Of `work` only."""
+        self.first_failure: Unit | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether the step can no longer move by itself."""
+        return self.state in STEP_ENDED
+
+    @property
+    def settled(self) -> bool:
+        """Tell whether no work unit can still change without a person or a probe."""
+        counts = self.counts
+        ended = counts[UnitState.COMPLETED] + counts[UnitState.FAILED] + counts[UnitState.NOT_RUN]
+        return ended == len(self.work)
+
+
+class RunInfo(msgspec.Struct, kw_only=True):
+    """The run's own row."""
+
+    id: str
+    state: RunState = RunState.ACTIVE
+    reason: str | None = None
+    detail: str = ""
+    outcome: str | None = None
+    wait_until: int | None = None
+    created_at: int = 0
+    driven_ms: int = 0
+    params: dict[str, Any]
+
+
+class Snapshot:
+    """A run's plan-shaped state. Built by replaying rows or events through `apply`; read by `decide`."""
+
+    def __init__(self, plan: Plan, run: RunInfo) -> None:
+        self.plan = plan
+        self.run = run
+        self.steps = [Step(i, s.id) for i, s in enumerate(plan.steps)]
+        self.by_id = {s.id: s for s in self.steps}
+        self.dispatched = 0
+        self.tokens = 0
+        self.cost_usd = 0.0
+        self.raised: dict[str, float] = {}
+        self.accepted: dict[str, str] = {}
+        self.noticed: set[str] = set()
+        self.running = 0
+        self.halted: int | None = None
+        """Index of the step whose final failure stops all new work."""
+        self.open = list(range(len(self.steps)))
+        """Indices of steps that have not ended, in plan order."""
+
+    def apply(self, event: ev.Event) -> None:
+        """Make the change that `event` names."""
+        _APPLY[type(event)](self, event)
+
+    def apply_all(self, events: Iterable[ev.Event]) -> None:
+        """Apply in order."""
+        for event in events:
+            _APPLY[type(event)](self, event)
+
+
+def _step_started(snap: Snapshot, event: ev.StepStarted) -> None:
+    step = snap.steps[event.step]
+    step.state, step.reason, step.detail = StepState.RUNNING, None, ""
+    step.round, step.loop = event.round, event.loop
+    step.asked = []
+    step.first_failure = None
+    if event.step not in snap.open:
+        snap.open = sorted([*snap.open, event.step])
+    fresh = [Unit(new, "work", event.round, event.loop) for new in event.units]
+    step.units.extend(fresh)
+    _replace_work(step, fresh)
+    step.ready = deque(unit for unit in step.work if unit.state is UnitState.PENDING)
+
+
+def _replace_work(step: Step, fresh: list[Unit]) -> None:
+    """Put the new round's units in the place of those they stand for."""
+    if not step.work:
+        step.work = fresh
+    else:
+        place = {unit.index: i for i, unit in enumerate(step.work)}
+        for unit in fresh:
+            step.work[place[unit.index]] = unit
+    step.counts = dict.fromkeys(UnitState, 0)
+    for unit in step.work:
+        step.counts[unit.state] += 1
+
+
+def _units_added(snap: Snapshot, event: ev.UnitsAdded) -> None:
+    step = snap.steps[event.step]
+    step.state = event.state
+    fresh = [Unit(new, event.kind, event.round, event.loop) for new in event.units]
+    step.units.extend(fresh)
+    step.asked.extend(fresh)
+    step.ready.extend(fresh)
+
+
+def move_unit(step: Step, unit: Unit, state: UnitState) -> None:
+    """Change a unit's state and the step's counts together."""
+    if unit.kind == "work":
+        step.counts[unit.state] -= 1
+        step.counts[state] += 1
+    unit.state = state
+
+
+def _reserved(snap: Snapshot, event: ev.AttemptReserved) -> None:
+    step = snap.steps[event.step]
+    unit = step.units[event.unit]
+    unit.attempt = event.number
+    unit.dispatch = event.dispatch
+    move_unit(step, unit, UnitState.RUNNING)
+    step.running[event.unit] = unit
+    snap.running += 1
+    if unit.kind == "work":
+        snap.dispatched += 1
+
+
+def _started(_snap: Snapshot, _event: ev.AttemptStarted) -> None:
+    """A process is of no concern to decisions."""
+
+
+def _finished(snap: Snapshot, event: ev.AttemptFinished) -> None:
+    step = snap.steps[event.step]
+    unit = step.units[event.unit]
+    if step.running.pop(event.unit, None) is not None:
+        snap.running -= 1
+    unit.dispatch = None
+    unit.retries = event.retries
+    unit.reason = event.reason
+    unit.error = event.error
+    unit.result = event.result
+    unit.verdict = event.verdict
+    move_unit(step, unit, event.unit_state)
+    _queue(step, unit, event.not_before)
+    if event.usage is not None:
+        snap.tokens += (event.usage.input_tokens or 0) + (event.usage.output_tokens or 0)
+        snap.cost_usd += event.usage.cost_usd or 0.0
+    if event.unit_state is UnitState.FAILED and unit.kind == "work":
+        _note_failure(snap, step, unit)
+
+
+def _note_failure(snap: Snapshot, step: Step, unit: Unit) -> None:
+    if step.first_failure is None:
+        step.first_failure = unit
+    spec = snap.plan.steps[step.index]
+    if spec.on_error == "fail" and snap.halted is None:
+        snap.halted = step.index
+
+
+def _queue(step: Step, unit: Unit, not_before: int | None) -> None:
+    if unit.state is UnitState.PENDING:
+        step.ready.append(unit)
+    elif unit.state is UnitState.WAITING:
+        unit.not_before = not_before or 0
+        heapq.heappush(step.backoff, (unit.not_before, unit.ordinal))
+
+
+def _units_stopped(snap: Snapshot, event: ev.UnitsStopped) -> None:
+    step = snap.steps[event.step]
+    for unit in (*step.work, *step.asked):
+        if unit.state is UnitState.PENDING:
+            unit.reason = event.reason
+            move_unit(step, unit, UnitState.NOT_RUN)
+        elif unit.state is UnitState.WAITING:
+            move_unit(step, unit, UnitState.FAILED)
+    step.ready.clear()
+    step.backoff.clear()
+
+
+def _unit_moved(snap: Snapshot, event: ev.UnitMoved) -> None:
+    step = snap.steps[event.step]
+    unit = step.units[event.unit]
+    unit.reason = event.reason
+    unit.result = event.result
+    move_unit(step, unit, event.state)
+    _queue(step, unit, None)
+    if event.state is UnitState.FAILED and unit.kind == "work":
+        _note_failure(snap, step, unit)
+
+
+def _step_moved(snap: Snapshot, event: ev.StepMoved) -> None:
+    step = snap.steps[event.step]
+    step.state = event.state
+    step.reason, step.detail = event.reason, event.detail
+    if event.state is StepState.COMPLETED:
+        step.artifact, step.artifact_hash, step.route = event.artifact, event.artifact_hash, event.route
+    if step.ended:
+        if event.step in snap.open:
+            snap.open.remove(event.step)
+        if event.state is StepState.FAILED and snap.halted is None:
+            snap.halted = event.step
+    elif event.step not in snap.open:
+        snap.open = sorted([*snap.open, event.step])
+
+
+def _run_moved(snap: Snapshot, event: ev.RunMoved) -> None:
+    run = snap.run
+    if run.state in RUN_ENDED and event.state is RunState.ACTIVE:
+        snap.halted = None
+    run.state, run.reason, run.detail = event.state, event.reason, event.detail
+    run.outcome, run.wait_until = event.outcome, event.wait_until
+    run.driven_ms = event.driven_ms
+
+
+def _budget_raised(snap: Snapshot, event: ev.BudgetRaised) -> None:
+    snap.raised[event.name] = event.value
+
+
+def _modules_accepted(snap: Snapshot, event: ev.ModulesAccepted) -> None:
+    snap.accepted.update(event.hashes)
+
+
+def _notice(snap: Snapshot, event: ev.Notice) -> None:
+    snap.noticed.add(event.code)
+
+
+def _nothing(_snap: Snapshot, _event: object) -> None:
+    """Events that a decision never looks at."""
+
+
+_APPLY: Final[dict[type, Callable[[Snapshot, Any], None]]] = {
+    ev.StepStarted: _step_started,
+    ev.UnitsAdded: _units_added,
+    ev.AttemptReserved: _reserved,
+    ev.AttemptStarted: _started,
+    ev.AttemptFinished: _finished,
+    ev.UnitsStopped: _units_stopped,
+    ev.UnitMoved: _unit_moved,
+    ev.StepMoved: _step_moved,
+    ev.RunMoved: _run_moved,
+    ev.BudgetRaised: _budget_raised,
+    ev.ModulesAccepted: _modules_accepted,
+    ev.RequestApplied: _nothing,
+    ev.Notice: _notice,
+    ev.EnvResolved: _nothing,
+    ev.Divergence: _nothing,
+}
+
+__all__ = ["Lease", "Reason", "RunInfo", "Snapshot", "Step", "Unit", "move_unit"]

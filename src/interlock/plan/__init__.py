@@ -1,0 +1,1 @@
+"""Text to plan, pure: parse, references, compile, resolve (through a Sources protocol), freeze."""

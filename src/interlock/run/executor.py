@@ -1,0 +1,39 @@
+"""Where work runs, as the loop sees it. A dry run, a replay and a cluster are more bodies of this protocol."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from interlock.dispatch.base import Job, Report, Request
+from interlock.model.events import Process
+
+
+class Executor(Protocol):
+    """Where work runs. Four verbs; nothing here decides."""
+
+    def capacity(self, job: Job, wanted: int) -> list[Process | None]:
+        """Offer up to `wanted` places for attempts of `job`: a warm worker's identity, or None for a new process.
+
+        Places not used by the next `start` are simply offered again.
+        """
+        ...
+
+    def start(self, requests: list[Request]) -> None:
+        """Begin the attempts; never blocks on them and never raises for one of them: failures are outcomes."""
+        ...
+
+    def wait(self, timeout_s: float | None) -> list[Report]:
+        """Return what has happened, waiting at most `timeout_s` (None: until something does, or `wake`)."""
+        ...
+
+    def cancel(self, dispatches: list[str] | None, grace_s: float) -> None:
+        """Ask the attempts (None: all) to end: SIGTERM to their trees, SIGKILL after `grace_s`. Outcomes follow."""
+        ...
+
+    def wake(self) -> None:
+        """Make a running or the next `wait` return at once. Safe in a signal handler."""
+        ...
+
+    def close(self) -> None:
+        """End everything that is left, workers and helpers included. Idempotent."""
+        ...

@@ -1,0 +1,278 @@
+"""The journal's protocol: verbs, one transaction each. Every store passes `tests/store/conformance`.
+
+Guarantees of every body: a verb is all or nothing; row and event are written together; what carries a `Lease`
+is refused when holder and term are no longer the run's; a terminal state is never overwritten; content above
+64 KiB of an artifact lies in a file named by its hash, durable before the row that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from interlock.model.events import Event, LogSpan, Process
+from interlock.model.run import Lease
+
+RequestKind = Literal["abandon", "resolve", "raise", "approve", "reject", "stop"]
+
+
+class NewRun(msgspec.Struct, frozen=True, kw_only=True):
+    """What `create_run` inserts. `params_json` is canonical JSON; `key` makes runs unique per (key, plan, params)."""
+
+    id: str
+    workflow: str
+    """The workflow file as the plan names it (`plan.source`)."""
+    plan_hash: str
+    plan_json: bytes
+    params_json: bytes
+    created_at: int
+    steps: tuple[NewStep, ...]
+    key: str | None = None
+    parent: str | None = None
+
+
+class NewStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A step row at birth. `gate` says what completion needs."""
+
+    id: str
+    gate: Literal["none", "step", "each"] = "none"
+
+
+class RunRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A run as listed."""
+
+    id: str
+    workflow: str
+    state: str
+    reason: str | None
+    detail: str
+    outcome: str | None
+    wait_until: int | None
+    key: str | None
+    parent: str | None
+    plan_hash: str
+    params_json: bytes
+    created_at: int
+    ended_at: int | None
+    driven_ms: int
+
+
+class StepRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A step's row. `artifact` is None when absent or when it lies in a file (then `artifact_size` is set)."""
+
+    step: int
+    id: str
+    state: str
+    reason: str | None
+    detail: str
+    round: int
+    loop: int
+    gate: str
+    artifact: bytes | None
+    artifact_hash: str | None
+    artifact_size: int | None
+    route: tuple[str, ...]
+    started_at: int | None
+    ended_at: int | None
+
+
+class UnitRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A unit with what its last attempt left."""
+
+    step: int
+    ordinal: int
+    id: str
+    kind: str
+    round: int
+    loop: int
+    index: int | None
+    item: bytes | None
+    subject: str | None
+    input_hash: str
+    state: str
+    attempt: int
+    retries: int
+    not_before: int | None
+    reason: str | None
+    error: str
+    result: bytes | None
+    verdict: str | None
+    dispatch: str | None
+    """Of the last attempt."""
+    started_at: int | None
+    ended_at: int | None
+
+
+class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One dispatch."""
+
+    step: int
+    unit: int
+    number: int
+    dispatch: str
+    state: str
+    reason: str | None
+    error: str
+    exit_code: int | None
+    process: Process | None
+    log: LogSpan | None
+    reserved_at: int
+    started_at: int | None
+    ended_at: int | None
+
+
+class EventRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the append-only history. `data` is a JSON object of ids, states and reasons."""
+
+    id: int
+    run_id: str
+    at: int
+    type: str
+    step: int | None
+    unit: int | None
+    data: bytes
+
+
+class RequestRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Something a person asked of a run. `payload_json` depends on `kind`."""
+
+    id: int
+    run_id: str
+    kind: RequestKind
+    payload_json: bytes
+    made_at: int
+    made_by: str
+    outcome: str | None
+
+
+class Census(msgspec.Struct, frozen=True, kw_only=True):
+    """Effective work units (last round and loop) of a step, by state, and failures by reason."""
+
+    step: int
+    by_state: dict[str, int]
+    by_reason: dict[str, int]
+
+
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a driver needs to go on. `units` are ordered by (step, ordinal); `open` are attempts without end."""
+
+    run: RunRow
+    plan_json: bytes
+    steps: tuple[StepRow, ...]
+    open: tuple[AttemptRow, ...]
+    raised: dict[str, float]
+    accepted: dict[str, str]
+    notices: frozenset[str]
+    dispatched: int
+    tokens: int
+    cost_usd: float
+
+
+class Committed(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a batch. `lost`: the lease is another's, only finishes were written (those not refused).
+
+    `refused` names dispatch ids whose finish came too late: the attempt was closed by somebody else.
+    """
+
+    lost: bool = False
+    refused: tuple[str, ...] = ()
+
+
+class Store(Protocol):
+    """One project's journal. Raises StoreError and its children; methods may be called from one thread only."""
+
+    def create_run(self, new: NewRun, lease: Lease) -> str:
+        """Insert run, steps and lease in one transaction and return the run's id.
+
+        With a key whose unfinished run of the same plan and params exists, insert nothing and return that run's id;
+        one that finished is returned too.
+        """
+        ...
+
+    def read_lease(self, run_id: str) -> Lease | None:
+        """The lease as it stands, released or not."""
+        ...
+
+    def take_lease(self, lease: Lease, over: Lease | None) -> bool:
+        """Write `lease` if the row still equals `over` (holder, term, released); False when somebody was faster."""
+        ...
+
+    def renew(self, lease: Lease) -> bool:
+        """Write the new times of an unchanged holder and term; False: lost."""
+        ...
+
+    def release(self, lease: Lease) -> None:
+        """Mark released, keeping holder and times as evidence. A lease that is not ours any more is left alone."""
+        ...
+
+    def commit(self, lease: Lease, events: Sequence[Event]) -> Committed:
+        """Write rows and events of the batch in one transaction. Raises StoreError with nothing written."""
+        ...
+
+    def spool(self, run_id: str, events: Sequence[Event]) -> None:
+        """Keep finishes that could not be committed in an fsynced file for the next driver. Raises StoreError."""
+        ...
+
+    def take_spool(self, run_id: str) -> int:
+        """Commit spooled finishes (those not refused) and remove the file; return how many were taken."""
+        ...
+
+    def request(self, run_id: str, kind: RequestKind, payload_json: bytes, made_by: str, at: int) -> int:
+        """Append a request; needs no lease. Returns its id."""
+        ...
+
+    def requests(self, run_id: str, *, open_only: bool = True) -> list[RequestRow]:
+        """Requests in order."""
+        ...
+
+    def load(self, run_id: str) -> Loaded:
+        """Read what a driver needs. Artifacts are read fully, from their files where they lie there."""
+        ...
+
+    def units(
+        self, run_id: str, *, step: int | None = None, state: str | None = None, limit: int | None = None
+    ) -> Iterator[UnitRow]:
+        """Stream units ordered by (step, ordinal)."""
+        ...
+
+    def attempts(self, run_id: str, step: int, unit: int) -> list[AttemptRow]:
+        """Attempts of one unit in order."""
+        ...
+
+    def run(self, run_id: str) -> RunRow:
+        """One run. Raises StoreError with code `run-not-found`."""
+        ...
+
+    def runs(self, *, limit: int | None = None, state: str | None = None, workflow: str | None = None) -> list[RunRow]:
+        """Newest first."""
+        ...
+
+    def match(self, prefix: str) -> list[str]:
+        """Ids of runs that start with `prefix`, newest first, at most ten."""
+        ...
+
+    def plan(self, run_id: str) -> tuple[str, bytes]:
+        """Hash and JSON of the run's plan, as stored."""
+        ...
+
+    def steps(self, run_id: str) -> list[StepRow]:
+        """Step rows without the content of artifacts that lie in files."""
+        ...
+
+    def artifact(self, run_id: str, step: int) -> bytes | None:
+        """The whole artifact."""
+        ...
+
+    def census(self, run_id: str) -> list[Census]:
+        """Counts per step, from an index, fast on a run of 100,000 units."""
+        ...
+
+    def events(self, run_id: str, after: int = 0, limit: int | None = None) -> list[EventRow]:
+        """Events with a greater id, in order."""
+        ...
+
+    def close(self) -> None:
+        """Release the connection. Idempotent."""
+        ...

@@ -1,0 +1,1 @@
+"""Fakes and builders, shipped, imported by tests and the self-test only."""
