@@ -1,7 +1,7 @@
-"""Reads dotenv files, strictly: a line is an assignment, a comment or blank, anything else is an error with its place.
+r"""Reads dotenv files, strictly: a line is an assignment, a comment or blank, anything else is an error with its place.
 
 `KEY=value`, `export KEY=value`; values bare (a ` #` starts a comment), in single quotes (taken as they are) or in
-double quotes (`\\n \\r \\t \\" \\\\ \\$` are escapes); quoted values may span lines. Nothing is interpolated: a `$` is
+double quotes (`\n \r \t \" \\ \$` are escapes); quoted values may span lines. Nothing is interpolated: a `$` is
 a dollar sign, so that no value depends on where it is read.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_NAME: Final = re.compile(r"(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*")
+_NAME: Final = re.compile(r"[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*")
 _QUOTED: Final = {'"': re.compile(r'((?:[^"\\]|\\.)*)"', re.DOTALL), "'": re.compile(r"([^']*)'")}
 _REST: Final = re.compile(r"[ \t]*(?:#[^\n]*)?(?:\n|\Z)")
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
@@ -35,7 +35,6 @@ def parse(text: str) -> dict[str, str]:
         if blank:
             at = blank.end()
             continue
-        at += len(text[at:]) - len(text[at:].lstrip(" \t"))
         name = _NAME.match(text, at)
         if not name:
             raise DotenvError(_line(text, at), "expected NAME=value, a comment or a blank line")
