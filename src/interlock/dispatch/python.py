@@ -18,7 +18,7 @@ import msgspec
 
 from interlock.dispatch import python_outcome as outcomes
 from interlock.dispatch.base import EnvAudit, Job, Outcome, Report, Request, Started
-from interlock.dispatch.log import RunLog
+from interlock.dispatch.log import FLUSH_AFTER_S, RunLog
 from interlock.dispatch.markers import VARIABLE, Marker
 from interlock.dispatch.python_jobs import SharedJob, SharedJobs
 from interlock.dispatch.python_link import NoWorkerError
@@ -65,7 +65,6 @@ class PythonPool:
         self._audited: set[str] = set()
         marked = {**env, VARIABLE.encode(): marker.value("zygote").encode()}
         self._places = Places(tuple(python), tuple(folders), marked, log, poller, self._ended)
-        self.handlers: Final = self._places.handlers
         self.sockets: Final = self._places.sockets
         self.offer: Final = self._places.offer
         self.take_back: Final = self._places.take_back
@@ -163,6 +162,13 @@ class PythonPool:
         )
 
     # what the poller saw
+
+    def on_handler(self, fd: int) -> None:
+        """A pipe or the zygote's socket is ready; output that is held for the log is due a little later."""
+        handler = self._places.handlers.get(fd)
+        if handler is not None:
+            handler()
+            self._wake_at(time.monotonic() + FLUSH_AFTER_S)
 
     def on_socket(self, peer: Peer, mask: int, now_ms: int) -> None:
         """A worker's socket is ready."""
