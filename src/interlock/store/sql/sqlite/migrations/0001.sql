@@ -1,11 +1,13 @@
 -- Journal format 1. Keys are small sequential integers; names and hashes are plain columns, never keys.
--- A CHECK ties each state to what must be set in it, so no writer, ours or a stranger's, can store nonsense.
+-- One CHECK per table ties each state to what must be set in it, so no writer, ours or a stranger's, can store
+-- nonsense. It is a CASE, since SQLite builds a table for every `IN` of more than two values on each row it checks;
+-- ELSE 0 matters: a CHECK that is NULL passes.
 
 CREATE TABLE run (
   seq INTEGER PRIMARY KEY AUTOINCREMENT, -- never reused: a deleted run's number must not name another run
   id TEXT NOT NULL UNIQUE CHECK (id <> ''),
   workflow TEXT NOT NULL,
-  state TEXT NOT NULL CHECK (state IN ('active', 'waiting', 'blocked', 'completed', 'failed', 'abandoned')),
+  state TEXT NOT NULL,
   reason TEXT,
   detail TEXT NOT NULL DEFAULT '',
   outcome TEXT CHECK (outcome IN ('ok', 'degraded', 'failed', 'abandoned')),
@@ -18,11 +20,17 @@ CREATE TABLE run (
   created_at INTEGER NOT NULL,
   ended_at INTEGER,
   driven_ms INTEGER NOT NULL DEFAULT 0 CHECK (driven_ms >= 0),
-  CHECK ((state IN ('completed', 'failed', 'abandoned')) = (ended_at IS NOT NULL)),
-  CHECK ((state = 'waiting') = (wait_until IS NOT NULL)),
-  CHECK (outcome IS NULL OR ended_at IS NOT NULL),
-  CHECK (state <> 'completed' OR outcome IN ('ok', 'degraded')),
-  CHECK (state NOT IN ('blocked', 'failed') OR reason IS NOT NULL)
+  CHECK (
+    CASE state
+      WHEN 'active' THEN ended_at IS NULL AND wait_until IS NULL AND outcome IS NULL
+      WHEN 'waiting' THEN ended_at IS NULL AND wait_until IS NOT NULL AND outcome IS NULL
+      WHEN 'blocked' THEN ended_at IS NULL AND wait_until IS NULL AND outcome IS NULL AND reason IS NOT NULL
+      WHEN 'completed' THEN ended_at IS NOT NULL AND wait_until IS NULL AND coalesce(outcome IN ('ok', 'degraded'), 0)
+      WHEN 'failed' THEN ended_at IS NOT NULL AND wait_until IS NULL AND reason IS NOT NULL
+      WHEN 'abandoned' THEN ended_at IS NOT NULL AND wait_until IS NULL
+      ELSE 0
+    END
+  )
 ) STRICT;
 
 CREATE UNIQUE INDEX run_key ON run (key, plan_hash, params_hash) WHERE key IS NOT NULL;
@@ -52,9 +60,7 @@ CREATE TABLE step (
   run_seq INTEGER NOT NULL REFERENCES run (seq),
   step INTEGER NOT NULL CHECK (step >= 0),
   id TEXT NOT NULL,
-  state TEXT NOT NULL DEFAULT 'pending' CHECK (
-    state IN ('pending', 'running', 'gating', 'waiting', 'blocked', 'completed', 'failed', 'skipped')
-  ),
+  state TEXT NOT NULL DEFAULT 'pending',
   reason TEXT,
   detail TEXT NOT NULL DEFAULT '',
   round INTEGER NOT NULL DEFAULT 1 CHECK (round >= 1),
@@ -67,12 +73,21 @@ CREATE TABLE step (
   ended_at INTEGER,
   artifact BLOB, -- NULL with a size: the content lies in a file named by the hash
   PRIMARY KEY (run_seq, step),
-  CHECK ((state IN ('completed', 'failed', 'skipped')) = (ended_at IS NOT NULL)),
-  CHECK (state NOT IN ('blocked', 'failed') OR reason IS NOT NULL),
-  CHECK (state = 'completed' OR (artifact_hash IS NULL AND artifact_size IS NULL AND artifact IS NULL)),
+  CHECK (
+    CASE state
+      WHEN 'pending' THEN ended_at IS NULL AND artifact_hash IS NULL
+      WHEN 'running' THEN ended_at IS NULL AND artifact_hash IS NULL AND started_at IS NOT NULL
+      WHEN 'gating' THEN ended_at IS NULL AND artifact_hash IS NULL AND started_at IS NOT NULL
+      WHEN 'waiting' THEN ended_at IS NULL AND artifact_hash IS NULL
+      WHEN 'blocked' THEN ended_at IS NULL AND artifact_hash IS NULL AND reason IS NOT NULL
+      WHEN 'completed' THEN ended_at IS NOT NULL
+      WHEN 'failed' THEN ended_at IS NOT NULL AND artifact_hash IS NULL AND reason IS NOT NULL
+      WHEN 'skipped' THEN ended_at IS NOT NULL AND artifact_hash IS NULL
+      ELSE 0
+    END
+  ),
   CHECK (artifact_size IS NULL OR artifact_hash IS NOT NULL),
-  CHECK (artifact IS NULL OR artifact_size = length(artifact)),
-  CHECK (state NOT IN ('running', 'gating') OR started_at IS NOT NULL)
+  CHECK (artifact IS NULL OR (artifact_size IS NOT NULL AND artifact_size = length(artifact)))
 ) STRICT, WITHOUT ROWID;
 
 -- `counted` marks the work units that the census looks at: the last round and loop of each item.
@@ -80,10 +95,8 @@ CREATE TABLE unit (
   run_seq INTEGER NOT NULL REFERENCES run (seq),
   step INTEGER NOT NULL,
   ordinal INTEGER NOT NULL CHECK (ordinal >= 0),
-  state TEXT NOT NULL CHECK (
-    state IN ('pending', 'running', 'waiting', 'unknown', 'completed', 'failed', 'not_run')
-  ),
-  kind TEXT NOT NULL CHECK (kind IN ('work', 'gate', 'probe')),
+  state TEXT NOT NULL,
+  kind TEXT NOT NULL CHECK (kind = 'work' OR kind = 'gate' OR kind = 'probe'),
   counted INTEGER NOT NULL CHECK (counted = 0 OR (counted = 1 AND kind = 'work')),
   round INTEGER NOT NULL CHECK (round >= 1),
   loop INTEGER NOT NULL CHECK (loop >= 1),
@@ -92,7 +105,7 @@ CREATE TABLE unit (
   retries INTEGER NOT NULL DEFAULT 0 CHECK (retries >= 0),
   not_before INTEGER,
   reason TEXT,
-  verdict TEXT CHECK (verdict IN ('pass', 'reject')),
+  verdict TEXT CHECK (verdict = 'pass' OR verdict = 'reject'),
   started_at INTEGER,
   ended_at INTEGER,
   id TEXT NOT NULL,
@@ -103,12 +116,22 @@ CREATE TABLE unit (
   item BLOB,
   result BLOB,
   PRIMARY KEY (run_seq, step, ordinal),
-  CHECK ((state IN ('completed', 'failed', 'not_run')) = (ended_at IS NOT NULL)),
-  CHECK ((state = 'waiting') = (not_before IS NOT NULL)),
-  CHECK (state NOT IN ('waiting', 'failed', 'not_run') OR reason IS NOT NULL),
-  CHECK (state <> 'completed' OR reason IS NULL),
-  CHECK (state = 'completed' OR (result IS NULL AND verdict IS NULL)),
-  CHECK (state NOT IN ('running', 'unknown', 'waiting') OR (attempt > 0 AND dispatch IS NOT NULL)),
+  CHECK (
+    CASE state
+      WHEN 'pending' THEN ended_at IS NULL AND not_before IS NULL AND result IS NULL AND verdict IS NULL
+      WHEN 'running' THEN ended_at IS NULL AND not_before IS NULL AND result IS NULL AND verdict IS NULL
+        AND attempt > 0 AND dispatch IS NOT NULL
+      WHEN 'waiting' THEN ended_at IS NULL AND not_before IS NOT NULL AND result IS NULL AND verdict IS NULL
+        AND attempt > 0 AND reason IS NOT NULL
+      WHEN 'unknown' THEN ended_at IS NULL AND not_before IS NULL AND result IS NULL AND verdict IS NULL AND attempt > 0
+      WHEN 'completed' THEN ended_at IS NOT NULL AND not_before IS NULL AND reason IS NULL
+      WHEN 'failed' THEN ended_at IS NOT NULL AND not_before IS NULL AND result IS NULL AND verdict IS NULL
+        AND reason IS NOT NULL
+      WHEN 'not_run' THEN ended_at IS NOT NULL AND not_before IS NULL AND result IS NULL AND verdict IS NULL
+        AND reason IS NOT NULL
+      ELSE 0
+    END
+  ),
   CHECK (verdict IS NULL OR (kind = 'gate' AND subject IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
 
@@ -120,7 +143,7 @@ CREATE TABLE attempt (
   step INTEGER NOT NULL,
   unit INTEGER NOT NULL,
   number INTEGER NOT NULL CHECK (number >= 1),
-  state TEXT NOT NULL CHECK (state IN ('reserved', 'started', 'completed', 'failed', 'aborted', 'lost')),
+  state TEXT NOT NULL,
   dispatch TEXT NOT NULL CHECK (dispatch <> ''),
   reason TEXT,
   exit_code INTEGER,
@@ -137,10 +160,17 @@ CREATE TABLE attempt (
   cost_usd REAL,
   error TEXT NOT NULL DEFAULT '',
   PRIMARY KEY (run_seq, step, unit, number),
-  CHECK ((state IN ('completed', 'failed', 'aborted', 'lost')) = (ended_at IS NOT NULL)),
-  CHECK (state <> 'started' OR (pid IS NOT NULL AND started_at IS NOT NULL)),
-  CHECK (state <> 'completed' OR reason IS NULL),
-  CHECK (state <> 'failed' OR reason IS NOT NULL),
+  CHECK (
+    CASE state
+      WHEN 'reserved' THEN ended_at IS NULL
+      WHEN 'started' THEN ended_at IS NULL AND started_at IS NOT NULL AND pid IS NOT NULL
+      WHEN 'completed' THEN ended_at IS NOT NULL AND reason IS NULL
+      WHEN 'failed' THEN ended_at IS NOT NULL AND reason IS NOT NULL
+      WHEN 'aborted' THEN ended_at IS NOT NULL
+      WHEN 'lost' THEN ended_at IS NOT NULL
+      ELSE 0
+    END
+  ),
   CHECK ((pid IS NULL) = (start_ticks IS NULL) AND (pid IS NULL) = (boot_id IS NULL)),
   CHECK ((log_offset IS NULL) = (log_length IS NULL))
 ) STRICT, WITHOUT ROWID;
