@@ -12,10 +12,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = ("requirements.lock", "requirements-dev.lock")
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path.insert(0, str(ROOT))
 
-import check_size  # noqa: E402 - the tools are no package
-import draw_states  # noqa: E402 - as above
+from tools import check_size, draw_states  # noqa: E402 - the tools are no installed package
 
 
 def test_files_and_functions_keep_their_measure() -> None:
@@ -46,8 +45,12 @@ def test_the_drawn_states_are_fresh() -> None:
     assert draw_states.PAGE.read_text(encoding="utf-8") == draw_states.page(), "run tools/draw_states.py"
 
 
+def name_of(requirement: str) -> str:
+    return re.sub(r"[-_.]+", "-", re.split(r"[<>=\[; ]", requirement, maxsplit=1)[0]).lower()
+
+
 def names(requirements: list[str]) -> set[str]:
-    return {re.split(r"[<>=\[; ]", entry, maxsplit=1)[0].lower() for entry in requirements}
+    return {name_of(entry) for entry in requirements}
 
 
 @pytest.mark.parametrize("lock", LOCKS)
@@ -67,7 +70,7 @@ def test_a_lock_holds_what_the_project_and_its_build_need(lock: str) -> None:
     if lock == "requirements-dev.lock":
         wanted |= names(project["dependency-groups"]["dev"])
     text = (ROOT / lock).read_text(encoding="utf-8")
-    locked = {match.lower() for match in re.findall(r"^([A-Za-z0-9._-]+)==", text, re.MULTILINE)}
+    locked = names(re.findall(r"^[A-Za-z0-9._-]+(?===)", text, re.MULTILINE))
     assert wanted - locked == set(), "run ./dev lock"
 
 
