@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from tools import check_size, draw_states
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = ("requirements.lock", "requirements-dev.lock")
-sys.path.insert(0, str(ROOT))
-
-from tools import check_size, draw_states  # noqa: E402 - the tools are no installed package
 
 
 def test_files_and_functions_keep_their_measure() -> None:
