@@ -41,7 +41,12 @@ def drive(app: App, start: Callable[[OnEvent], Result], *, as_json: bool) -> int
 def _last_line(app: App, result: Result) -> dict[str, Any]:
     from interlock.cli.reading import read_status  # noqa: PLC0415 - only after the run, and only for programs
 
-    return {"type": "run_ended", **read_status(app.store, result.run_id), "schema": SCHEMA, "exit_code": result.exit_code}
+    return {
+        "type": "run_ended",
+        **read_status(app.store, result.run_id),
+        "schema": SCHEMA,
+        "exit_code": result.exit_code,
+    }
 
 
 def _encode(value: Any) -> bytes:  # noqa: ANN401 - any JSON value

@@ -22,7 +22,7 @@ def example(*lines: str) -> str:
     return f"\b\n{head}:\n" + "\n".join(f"  {line}" for line in lines)
 
 
-class RunId(click.ParamType):
+class RunId(click.ParamType[str]):
     """A run's id, its beginning, or `last`; completes to the newest runs of the project."""
 
     name = "run"
@@ -43,7 +43,7 @@ class RunId(click.ParamType):
         return [item(run.id, help=f"{run.workflow} {run.state}") for run in runs if run.id.startswith(incomplete)]
 
 
-class Duration(click.ParamType):
+class Duration(click.ParamType[int]):
     """`500ms`, `90s`, `10m`, `2h`, `30d`; a bare integer is milliseconds. Gives milliseconds."""
 
     name = "duration"
@@ -58,7 +58,7 @@ class Duration(click.ParamType):
         return int(found[1]) * _UNIT_MS[found[2] or "ms"]
 
 
-class Assignment(click.ParamType):
+class Assignment(click.ParamType[tuple[str, str]]):
     """`name=value`. Gives both."""
 
     name = "name=value"
@@ -85,7 +85,6 @@ def json_option(what: str = "Print JSON.") -> Callable[[_Command], _Command]:
 
 def params_options(command: _Command) -> _Command:
     """`-p name=value` and `--params-file FILE`."""
-
     file = click.Path(exists=True, dir_okay=False, path_type=Path)
     command = click.option(
         "--params-file", type=file, metavar="FILE", help="Parameters from a JSON or YAML mapping; -p wins over it."

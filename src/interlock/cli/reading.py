@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from interlock.store.base import Store, UnitRow
@@ -70,11 +70,17 @@ def read_effective(
     store: Store, run_id: str, *, step: int | None = None, state: str | None = None
 ) -> Iterator[UnitRow]:
     """Stream the work units that count, of one step or all, in one state or any."""
-    steps = [row for row in store.steps(run_id) if step is None or row.step == step]
-    for row in steps:
-        once = row.round == 1 and row.loop == 1
-        units = effective([row], lambda index: store.units(run_id, step=index, state=state if once else None))
+    for row in store.steps(run_id):
+        if step is not None and row.step != step:
+            continue
+        # of a step that was done once every row counts, so the store may choose by state
+        chosen = state if row.round == 1 and row.loop == 1 else None
+        units = effective([row], partial(_units_of, store, run_id, chosen))
         yield from (unit for unit in units if state is None or unit.state == state)
+
+
+def _units_of(store: Store, run_id: str, state: str | None, step: int) -> Iterator[UnitRow]:
+    return store.units(run_id, step=step, state=state)
 
 
 def namer(store: Store, run_id: str) -> Name:

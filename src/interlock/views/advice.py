@@ -8,34 +8,35 @@ from typing import Final
 from interlock.model.states import RunState, StepState, UnitState
 from interlock.store.base import RunRow, StepRow
 
+_PLAIN: Final[dict[RunState, str]] = {
+    RunState.ACTIVE: "interlock run {}",
+    RunState.WAITING: "interlock run {} --wait",
+    RunState.ABANDONED: "interlock resume {}",
+}
 _REOPENING: Final[dict[str, str]] = {
-    "gate_rejected": " --loops +1",
+    "gate_rejected": "",
     "module_changed": " --accept-changes",
     "directory_changed": " --accept-changes",
 }
 
 
-def next_commands(run: RunRow, steps: Sequence[StepRow], unknown: Iterable[str] = (), *, live: bool = False) -> list[str]:
+def next_commands(
+    run: RunRow, steps: Sequence[StepRow], unknown: Iterable[str] = (), *, live: bool = False
+) -> list[str]:
     """Commands that move the run on, best first; none when there is nothing to do.
 
     `unknown` are ids of units whose effect a person must answer for, `live` says that a driver is at work.
     """
-    state = RunState(run.state)
     if live:
         return [f"interlock events {run.id} --follow"]
-    match state:
-        case RunState.ACTIVE:
-            return [f"interlock run {run.id}"]
-        case RunState.WAITING:
-            return [f"interlock run {run.id} --wait"]
-        case RunState.BLOCKED:
-            return _blocked(run, steps, unknown)
-        case RunState.FAILED:
-            return [_failed(run, steps), f"interlock units {run.id} --state failed"]
-        case RunState.ABANDONED:
-            return [f"interlock resume {run.id}"]
-        case RunState.COMPLETED:
-            return [f"interlock units {run.id} --state failed"] if run.outcome == "degraded" else []
+    state = RunState(run.state)
+    if state is RunState.BLOCKED:
+        return _blocked(run, steps, unknown)
+    if state is RunState.FAILED:
+        return [_failed(run, steps), f"interlock units {run.id} --state failed"]
+    if state is RunState.COMPLETED:
+        return [f"interlock units {run.id} --state failed"] if run.outcome == "degraded" else []
+    return [_PLAIN[state].format(run.id)]
 
 
 def _blocked(run: RunRow, steps: Sequence[StepRow], unknown: Iterable[str]) -> list[str]:

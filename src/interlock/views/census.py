@@ -44,9 +44,7 @@ def step_censuses(
     """Count every step, in order."""
     by_step = {census.step: census for census in counted}
     ended = RunState(state) in RUN_ENDED
-    return [
-        step_census(step, by_step.get(step.step), works=facts.works(step.step), run_ended=ended) for step in steps
-    ]
+    return [step_census(step, by_step.get(step.step), works=facts.works(step.step), run_ended=ended) for step in steps]
 
 
 def total(censuses: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

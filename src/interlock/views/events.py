@@ -33,7 +33,9 @@ def event_row_view(row: EventRow, name: Name) -> dict[str, Any]:
 
 def live_event_view(event: ev.Event, run_id: str, name: Name) -> dict[str, Any]:
     """An event that was committed this moment; it has no id yet."""
-    data = msgspec.to_builtins({key: entry for key, entry in msgspec.structs.asdict(event).items() if _kept(key, entry)})
+    data = msgspec.to_builtins(
+        {key: entry for key, entry in msgspec.structs.asdict(event).items() if _kept(key, entry)}
+    )
     kind = str(event.__struct_config__.tag)
     index, ordinal = data.pop("step", None), data.pop("unit", None)
     step, unit = name(index, ordinal) if index is not None else (None, None)

@@ -61,8 +61,7 @@ def status_view(rows: RunRows, previews: dict[int, str] | None = None) -> dict[s
         "schema": SCHEMA,
         "run": run_view(rows.run, rows.lease, rows.facts),
         "steps": [
-            _step_view(step, census, previews.get(step.step))
-            for step, census in zip(rows.steps, censuses, strict=True)
+            _step_view(step, census, previews.get(step.step)) for step, census in zip(rows.steps, censuses, strict=True)
         ],
         "census": total(censuses),
         "usage": {

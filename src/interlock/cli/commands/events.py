@@ -57,5 +57,7 @@ def _rows(store: Store, run_id: str, *, follow: bool) -> Iterator[EventRow]:
 
 def _line(view: dict[str, Any]) -> str:
     about = view["unit"] or view["step"] or ""
-    rest = " ".join(f"{key}={compact(entry, 80)}" for key, entry in view.items() if key not in _HEAD and entry is not None)
+    rest = " ".join(
+        f"{key}={compact(entry, 80)}" for key, entry in view.items() if key not in _HEAD and entry is not None
+    )
     return f"{style(view['at'], dim=True)}  {view['type']:<17}  {safe(about)}{'  ' if about and rest else ''}{rest}".rstrip()

@@ -33,7 +33,9 @@ def command(session: Session, state: str | None, workflow: str | None, limit: in
         facts = facts_of(store)
         write_json_list(run_view(row, store.read_lease(row.id), facts(row.id, row.plan_hash)) for row in rows)
     elif rows:
-        table(("RUN", "STATE", "STARTED", "DRIVEN", "WORKFLOW"), _lines(rows), (max(len(r.id) for r in rows), 28, 20, 12))
+        table(
+            ("RUN", "STATE", "STARTED", "DRIVEN", "WORKFLOW"), _lines(rows), (max(len(r.id) for r in rows), 28, 20, 12)
+        )
     else:
         say("no runs" + ("" if state or workflow else "; start one with `interlock run FILE`"))
 

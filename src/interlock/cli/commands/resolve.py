@@ -14,7 +14,8 @@ from interlock.model.canon import NotJsonError, loads
 
 @click.command(
     epilog=example(
-        "interlock resolve 01JD deploy:solo --done", """interlock resolve 01JD deploy:solo --done --result '{"ok": true}'""",
+        "interlock resolve 01JD deploy:solo --done",
+        """interlock resolve 01JD deploy:solo --done --result '{"ok": true}'""",
         "interlock resolve 01JD deploy:solo --rerun",
     )
 )
@@ -41,4 +42,6 @@ def _check(result: str) -> None:
     try:
         loads(result)
     except NotJsonError as error:
-        raise UsageError("invalid-result", f"--result is not JSON: {error}", "quote strings: --result '\"text\"'") from error
+        raise UsageError(
+            "invalid-result", f"--result is not JSON: {error}", "quote strings: --result '\"text\"'"
+        ) from error

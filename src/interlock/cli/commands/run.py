@@ -31,18 +31,24 @@ _FILE_ONLY = {"params": "-p", "params_file": "--params-file", "key": "--key", "i
 @click.argument("target", metavar="FILE|RUN")
 @params_options
 @click.option("--key", metavar="KEY", help="Continue the unfinished run of this key, or give its finished outcome.")
-@click.option("--if-running", type=click.Choice(["fail", "skip"]), help="What to do while another run of FILE is driven.")
+@click.option(
+    "--if-running", type=click.Choice(["fail", "skip"]), help="What to do while another run of FILE is driven."
+)
 @click.option("--wait", is_flag=True, help="Sleep until a waiting run is due, and go on.")
-@click.option("--timeout", type=Duration(), metavar="TIME", help="Interrupt the run after this long; it can be continued.")
+@click.option(
+    "--timeout", type=Duration(), metavar="TIME", help="Interrupt the run after this long; it can be continued."
+)
 @json_option("Print NDJSON: one event a line, the status last.")
 @click.pass_obj
-def command(session: Session, target: str, **options: Any) -> int:  # noqa: ANN401 - one value per option above
+def command(session: Session, /, target: str, **options: Any) -> int:  # noqa: ANN401 - one value per option above
     """Start a new run of a workflow FILE, or continue the RUN of that id.
 
     Nothing resumes silently: a FILE always starts a new run unless --key says otherwise.
     """
     if not target.strip():
-        raise UsageError("blank-target", "the workflow or run id is blank", "give a FILE or a RUN; see `interlock list`")
+        raise UsageError(
+            "blank-target", "the workflow or run id is blank", "give a FILE or a RUN; see `interlock list`"
+        )
     timeout_s = None if options["timeout"] is None else options["timeout"] / 1000
     path = Path(target)
     app = session.app

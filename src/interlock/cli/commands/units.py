@@ -18,9 +18,7 @@ from interlock.store.base import Store, UnitRow
 from interlock.views.units import unit_view
 
 
-@click.command(
-    epilog=example("interlock units last --state failed", "interlock units 01JD --step review --json")
-)
+@click.command(epilog=example("interlock units last --state failed", "interlock units 01JD --step review --json"))
 @run_argument()
 @click.option("--step", metavar="STEP", help="Only units of this step.")
 @click.option("--state", type=click.Choice([state.value for state in UnitState]), help="Only units in this state.")
@@ -43,7 +41,11 @@ def command(
     if as_json:
         write_json_list(unit_view(row, ids[row.step]) for row in rows)
     else:
-        table(("UNIT", "STATE", "TRY", "TOOK", "ITEM", "RESULT OR ERROR"), _lines(rows), (_width(store, run_id, ids), 24, 3, 10, 28))
+        table(
+            ("UNIT", "STATE", "TRY", "TOOK", "ITEM", "RESULT OR ERROR"),
+            _lines(rows),
+            (_width(store, run_id, ids), 24, 3, 10, 28),
+        )
 
 
 def _index(ids: list[str], step: str | None) -> int | None:

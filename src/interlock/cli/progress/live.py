@@ -35,7 +35,9 @@ class LiveRenderer:
         self._began = clock()
         self._since: dict[int, tuple[float, int]] = {}
         self._lines = PlainRenderer(self._print, clock=clock, heartbeat_s=float("inf"))
-        self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False)
+        self._live = Live(
+            console=self._console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
+        )
 
     def begin(self, snapshot: Snapshot) -> None:
         """Name the run and take the bottom of the screen."""

@@ -114,7 +114,9 @@ class PlainRenderer:
             for step in snapshot.steps
             if step.state in {StepState.RUNNING, StepState.GATING, StepState.WAITING}
         ]
-        return f"still running after {duration((self._clock() - self._began) * 1000)}: {'; '.join(running) or 'nothing'}"
+        return (
+            f"still running after {duration((self._clock() - self._began) * 1000)}: {'; '.join(running) or 'nothing'}"
+        )
 
 
 def _counts(step: Step) -> str:
