@@ -210,11 +210,30 @@ def _reserved(snap: Snapshot, event: ev.AttemptReserved) -> None:
     unit = step.units[event.unit]
     unit.attempt = event.number
     unit.dispatch = event.dispatch
-    move_unit(step, unit, UnitState.RUNNING)
+    if unit.state is UnitState.WAITING:
+        move_unit(step, unit, UnitState.RUNNING)
+        _drop_stale(step)
+    else:
+        move_unit(step, unit, UnitState.RUNNING)
+        _leave_ready(step, unit)
     step.running[event.unit] = unit
     snap.running += 1
     if unit.kind == "work":
         snap.dispatched += 1
+
+
+def _leave_ready(step: Step, unit: Unit) -> None:
+    if step.ready and step.ready[0] is unit:
+        step.ready.popleft()
+    else:
+        step.ready.remove(unit)
+
+
+def _drop_stale(step: Step) -> None:
+    """Rebuild the heap's head: entries of units that left backoff go when they reach the top."""
+    backoff = step.backoff
+    while backoff and step.units[backoff[0][1]].state is not UnitState.WAITING:
+        heapq.heappop(backoff)
 
 
 def _started(_snap: Snapshot, _event: ev.AttemptStarted) -> None:
