@@ -8,6 +8,7 @@ still stands in the file.
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Any, Final
 
@@ -111,3 +112,8 @@ class ScratchFolder:
     def file(self, name: str) -> bytes:
         """Return the path of a file in it."""
         return self._prefix + name.encode()
+
+    def remove(self) -> None:
+        """Remove the folder and what is left in it."""
+        shutil.rmtree(self._path, ignore_errors=True)
+        self._made = False

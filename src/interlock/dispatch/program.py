@@ -89,7 +89,9 @@ class Programs:
         return found
 
 
-def _explain(error: OSError, argv: tuple[str, ...], cwd: str, env: dict[bytes, bytes]) -> str:
+def _explain(  # noqa: PLR0911 - a table: one line for each cause
+    error: OSError, argv: tuple[str, ...], cwd: str, env: dict[bytes, bytes]
+) -> str:
     program = argv[0]
     if not Path(cwd).is_dir():
         return f"the working directory `{cwd}` does not exist; create it or change `cwd`"

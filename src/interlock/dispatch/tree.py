@@ -113,8 +113,8 @@ class Tree:
                 _signal_process(stat, number)
 
     def gone(self) -> bool:
-        """Tell whether nothing of the tree runs any more."""
-        return not self.members()
+        """Tell whether nothing of the tree runs any more; looked at twice, since a scan can miss a child being born."""
+        return not self.members() and not self.members(0.0)
 
     def kill(self) -> bool:
         """SIGKILL until nothing is left; False when something could not be killed within 5 s."""
@@ -122,7 +122,7 @@ class Tree:
         while True:
             self.signal_group(signal.SIGKILL)
             members = self.members(0.0)
-            if not members:
+            if not members and self.gone():
                 return True
             for stat in members:
                 _signal_process(stat, signal.SIGKILL)
