@@ -30,6 +30,7 @@ class Source:
         self.file = file
         self.lines = tuple(lines)
         self._found: set[Diagnostic] = set()
+        self._notes: list[tuple[Place, str]] = []
 
     def error(self, place: Place, code: str, message: str, hint: str = "") -> None:
         """Record an error at `place`."""
@@ -39,6 +40,10 @@ class Source:
         """Record a warning at `place`."""
         self._add("warning", place, code, message, hint)
 
+    def note(self, place: Place, message: str) -> None:
+        """Record what is no fault, but should be said once per run."""
+        self._notes.append((place, message))
+
     @property
     def failed(self) -> bool:
         """Whether any error was recorded."""
@@ -47,6 +52,10 @@ class Source:
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """Return everything found, sorted by place."""
         return tuple(sorted(self._found))
+
+    def notices(self) -> tuple[str, ...]:
+        """Return the notes as `line n: text`, sorted by place."""
+        return tuple(f"line {place.line}: {message}" for place, message in sorted(set(self._notes)))
 
     def _add(self, severity: Severity, place: Place, code: str, message: str, hint: str) -> None:
         line = self.lines[place.line - 1] if 0 < place.line <= len(self.lines) else ""
