@@ -8,12 +8,12 @@ import pytest
 from interlock.model import events as ev
 from interlock.model.run import Lease, Snapshot
 from interlock.model.states import AttemptState, Reason, UnitState
-from interlock.store.base import EventRow, UnitRow
+from interlock.store.base import EventRow, Spent, UnitRow
 from interlock.views.census import step_censuses, total
 from interlock.views.events import event_row_view, live_event_view
 from interlock.views.facts import PlanFacts, plan_facts
 from interlock.views.runs import run_view
-from interlock.views.status import RunRows, Spent, status_view
+from interlock.views.status import RunRows, status_view
 from interlock.views.units import effective, unit_view
 from interlock.views.values import rfc3339, value
 

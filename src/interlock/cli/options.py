@@ -43,6 +43,19 @@ class RunId(click.ParamType[str]):
         return [item(run.id, help=f"{run.workflow} {run.state}") for run in runs if run.id.startswith(incomplete)]
 
 
+class RunOrFile(RunId):
+    """A workflow file or a run; completes to both."""
+
+    name = "target"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[click.shell_completion.CompletionItem]:
+        """Offer the shell's own files and the runs' ids."""
+        files = click.shell_completion.CompletionItem(incomplete, type="file")
+        return [files, *super().shell_complete(ctx, param, incomplete)]
+
+
 class Duration(click.ParamType[int]):
     """`500ms`, `90s`, `10m`, `2h`, `30d`; a bare integer is milliseconds. Gives milliseconds."""
 

@@ -10,7 +10,7 @@ from interlock.store.base import Store, UnitRow
 from interlock.views.advice import UNKNOWN, needs_answer
 from interlock.views.events import Name
 from interlock.views.facts import PlanFacts, plan_facts
-from interlock.views.status import RunRows, Spent, status_view
+from interlock.views.status import RunRows, status_view
 from interlock.views.units import effective
 
 _PREVIEW_CHARACTERS: Final = 200
@@ -21,14 +21,13 @@ _PREVIEW_FROM_BYTES: Final = 16 * 1024 * 1024
 def read_run(store: Store, run_id: str) -> RunRows:
     """Read what `status` is made of."""
     row = store.run(run_id)
-    loaded = store.load(run_id)
     return RunRows(
         run=row,
         lease=store.read_lease(run_id),
-        facts=plan_facts(loaded.plan_json),
+        facts=plan_facts(store.plan(run_id)[1]),
         steps=store.steps(run_id),
         census=store.census(run_id),
-        spent=Spent(units=loaded.dispatched, tokens=loaded.tokens, cost_usd=loaded.cost_usd),
+        spent=store.spent(run_id),
     )
 
 

@@ -8,19 +8,11 @@ from typing import Any
 import msgspec
 
 from interlock.model.run import Lease
-from interlock.store.base import Census, RunRow, StepRow
+from interlock.store.base import Census, RunRow, Spent, StepRow
 from interlock.views.census import step_censuses, total
 from interlock.views.facts import PlanFacts
 from interlock.views.runs import run_view
 from interlock.views.values import SCHEMA, value
-
-
-class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run consumed over all its drivers."""
-
-    units: int
-    tokens: int
-    cost_usd: float
 
 
 class RunRows(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,11 +13,10 @@ from interlock.cli.text import safe
 @click.command(epilog=example("interlock abandon 01JD"))
 @run_argument()
 @click.pass_obj
-def command(session: Session, run: str) -> int:
+def command(session: Session, run: str) -> None:
     """End a run for good; only `resume` reopens it.
 
     A driver at work is asked to stop; the run shows `stopping` until its children are gone.
     """
     result = session.app.abandon(session.find(run))
     say(f"run {result.run_id} {result.reason or result.state}" + (f": {safe(result.detail)}" if result.detail else ""))
-    return result.exit_code

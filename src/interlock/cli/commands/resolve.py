@@ -25,7 +25,7 @@ from interlock.model.canon import NotJsonError, loads
 @click.option("--result", metavar="JSON", help="With --done: the unit's result.")
 @click.option("--rerun", is_flag=True, help="The effect did not take place; the unit may run again.")
 @click.pass_obj
-def command(session: Session, run: str, unit: str, *, done: bool, result: str | None, rerun: bool) -> int:
+def command(session: Session, run: str, unit: str, *, done: bool, result: str | None, rerun: bool) -> None:
     """Answer for a unit whose effect is unknown: it was done, or it may run again."""
     if done == rerun:
         raise UsageError("done-or-rerun", "say either --done or --rerun", "see `interlock resolve --help`")
@@ -35,7 +35,6 @@ def command(session: Session, run: str, unit: str, *, done: bool, result: str | 
         _check(result)
     outcome = session.app.resolve(session.find(run), unit, done=done, result_json=result)
     say(f"unit {safe(unit)}: {safe(outcome.detail) or ('done' if done else 'may run again')}")
-    return outcome.exit_code
 
 
 def _check(result: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 import click
 
 from interlock.cli.driving import drive
-from interlock.cli.options import Duration, example, json_option, params_options
+from interlock.cli.options import Duration, RunOrFile, example, json_option, params_options
 from interlock.cli.output import note
 from interlock.cli.port import App, OnEvent, ParamsInput, Result
 from interlock.cli.session import Session
@@ -28,7 +28,7 @@ _FILE_ONLY = {"params": "-p", "params_file": "--params-file", "key": "--key", "i
     "or couldn't judge it, 4 waiting for a person, 5 another driver holds the run, 6 done but degraded,\n"
     "75 try again later, 78 configuration wrong, 130 interrupted (the run can be continued)."
 )
-@click.argument("target", metavar="FILE|RUN")
+@click.argument("target", type=RunOrFile(), metavar="FILE|RUN")
 @params_options
 @click.option("--key", metavar="KEY", help="Continue the unfinished run of this key, or give its finished outcome.")
 @click.option(
