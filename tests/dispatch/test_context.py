@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Shop
+from tests.dispatch.shop import Shop
 
 from interlock.dispatch.base import Job, Outcome
 from interlock.dispatch.clean_env import clean

@@ -5,7 +5,7 @@ import subprocess
 
 import msgspec
 import pytest
-from conftest import until
+from tests.dispatch.shop import until
 
 from interlock.dispatch import identity
 from interlock.model.events import Process

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
-from conftest import runs, until
+from tests.dispatch.shop import runs, until
 
 from interlock.dispatch import identity
 from interlock.dispatch.leftovers import end_leftovers, end_strays

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import Shop, runs, until
+from tests.dispatch.shop import Shop, runs, until
 
 from interlock.model.plan import Command
 from interlock.model.states import Reason
@@ -204,7 +204,7 @@ def test_a_cancel_ends_the_attempt_as_aborted(shop: Shop) -> None:
 
 def test_a_second_cancel_with_no_grace_kills_at_once(shop: Shop) -> None:
     request = shop.start("trap '' TERM; echo up > up; while :; do sleep 1; done")
-    until(lambda: (shop.folder / "up").exists())
+    until((shop.folder / "up").exists)
     shop.runner.cancel(None, 600.0)
     shop.runner.cancel(None, 0.0)
     assert shop.outcome(request).status == "aborted"
@@ -250,5 +250,5 @@ def test_a_scratch_folder_that_cannot_be_made_is_named(shop: Shop) -> None:
 
 def test_nothing_is_left_in_the_scratch_folder(shop: Shop) -> None:
     assert shop.run("test -s $INTERLOCK_CONTEXT").status == "ok"
-    contexts = [path for path in Path(shop.folder / "scratch").rglob("*.json")]
+    contexts = list(Path(shop.folder / "scratch").rglob("*.json"))
     assert contexts == []

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Shop, marked, runs, until
+from tests.dispatch.shop import Shop, marked, runs, until
 
 from interlock.dispatch.clean_env import clean
 from interlock.dispatch.markers import Marker

@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import time
 
-from conftest import Shop, marked, runs, until
+from tests.dispatch.shop import Shop, marked, runs, until
 
 from interlock.dispatch.leftovers import end_strays
 from interlock.dispatch.tree import Tree
