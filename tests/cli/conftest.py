@@ -5,16 +5,24 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from interlock.cli import program
+from interlock.cli.session import Session
+from interlock.dispatch.log import RunLog
+from interlock.model import canon
+from interlock.model import events as ev
 from interlock.model.plan import Command, Map, Plan, Project, Reference, Route, Step
-from interlock.model.run import RunInfo, Snapshot
-from interlock.store.base import Census, RunRow, StepRow, UnitRow
+from interlock.model.run import Lease, RunInfo, Snapshot
+from interlock.model.states import AttemptState, Reason, RunState, StepState, UnitState
+from interlock.run.project import project_at
+from interlock.store.base import Census, NewRun, NewStep, RunRow, StepRow, UnitRow
+from interlock.store.sqlite import SqliteStore
 
 _RUN = RunRow(
     id="01JDRUN",
@@ -133,5 +141,158 @@ def interlock() -> Callable[..., subprocess.CompletedProcess[str]]:
             timeout=60,
             stdin=subprocess.DEVNULL,
         )
+
+    return call
+
+
+class Journal:
+    """A journal of one finished run and one that a person must answer for, written through the store's own verbs."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.paths = project_at(root)
+        self.paths.state_dir.mkdir(mode=0o700)
+        self.paths.logs.mkdir()
+        self.store = SqliteStore.open(self.paths.journal)
+
+    def run(self, run_id: str, plan: Plan, params: bytes = b'{"who":"me"}') -> Lease:
+        frozen = msgspec.json.encode(plan)
+        lease = Lease(
+            run_id=run_id,
+            holder="h",
+            term=1,
+            pid=1,
+            start_ticks=1,
+            boot_id="b",
+            pid_namespace="n",
+            host="here",
+            since_ms=0,
+            renewed_ms=0,
+            expires_ms=1,
+            expires_boot_ms=1,
+        )
+        steps = tuple(NewStep(id=step.id) for step in plan.steps)
+        new = NewRun(
+            id=run_id,
+            workflow=plan.source,
+            plan_hash=canon.sha256(frozen),
+            plan_json=frozen,
+            params_json=params,
+            created_at=1_700_000_000_000,
+            steps=steps,
+        )
+        self.store.create_run(new, lease)
+        return lease
+
+
+def attempt(step: int, unit: int, dispatch: str, state: UnitState, **fields: Any) -> list[ev.Event]:
+    """The two events of one attempt."""
+    ended = AttemptState.COMPLETED if state is UnitState.COMPLETED else AttemptState.FAILED
+    return [
+        ev.AttemptReserved(at=1_700_000_001_000, step=step, unit=unit, number=1, dispatch=dispatch),
+        ev.AttemptFinished(
+            at=1_700_000_002_000,
+            step=step,
+            unit=unit,
+            number=1,
+            dispatch=dispatch,
+            state=ended,
+            unit_state=state,
+            started_at=1_700_000_001_500,
+            **fields,
+        ),
+    ]
+
+
+def started(step: int, *ids: str) -> ev.StepStarted:
+    units = tuple(
+        ev.NewUnit(i, name, i if len(ids) > 1 else None, str(i).encode() if len(ids) > 1 else None, "sha256:h")
+        for i, name in enumerate(ids)
+    )
+    return ev.StepStarted(at=1_700_000_001_000, step=step, round=1, loop=1, units=units)
+
+
+@pytest.fixture
+def journal(tmp_path: Path, snapshot: Snapshot) -> Iterator[Journal]:
+    """Two runs: `01AAA` degraded, with a log; `01BBB` blocked on an effect that nobody knows of."""
+    journal = Journal(tmp_path)
+    store = journal.store
+    lease = journal.run("01AAA", snapshot.plan)
+    store.commit(
+        lease,
+        [
+            started(0, "one:solo"),
+            *attempt(0, 0, "h.1", UnitState.COMPLETED, result=b'["x","y"]'),
+            ev.StepMoved(
+                at=3, step=0, state=StepState.COMPLETED, artifact=b'["x","y"]', artifact_hash=canon.sha256(b'["x","y"]')
+            ),
+            started(1, "many:a", "many:b"),
+            *attempt(1, 0, "h.2", UnitState.COMPLETED, result=b'"did \\u001b[2J x"'),
+            *attempt(1, 1, "h.3", UnitState.FAILED, reason=Reason.TIMEOUT, error="took\x1b[31m too long"),
+            ev.StepMoved(
+                at=4,
+                step=1,
+                state=StepState.COMPLETED,
+                artifact=b'["did",null]',
+                artifact_hash=canon.sha256(b'["did",null]'),
+            ),
+            ev.StepMoved(at=5, step=2, state=StepState.SKIPPED, reason="not_chosen"),
+            ev.RunMoved(at=1_700_000_009_000, state=RunState.COMPLETED, outcome="degraded", driven_ms=8_000),
+        ],
+    )
+    store.release(lease)
+    log = RunLog(journal.paths.logs / "01AAA.log")
+    for dispatch, stream, text in (
+        ("h.1", "out", b'["x",'),
+        ("h.2", "err", b"warning \x1b[2J\nno end"),
+        ("h.1", "out", b'"y"]\n'),
+    ):
+        share = log.attempt(dispatch, 1_000)
+        share.add(stream, text)  # type: ignore[arg-type] # the three streams above
+        share.close()
+    log.close()
+    lease = journal.run("01BBB", snapshot.plan)
+    store.commit(
+        lease,
+        [
+            started(0, "one:solo"),
+            *attempt(0, 0, "h.9", UnitState.UNKNOWN, reason=Reason.TIMEOUT, error="no answer"),
+            ev.StepMoved(at=3, step=0, state=StepState.BLOCKED, reason="effect_unknown", detail="did it happen?"),
+            ev.RunMoved(at=4, state=RunState.BLOCKED, reason="effect_unknown", detail="step 'one': did it happen?"),
+        ],
+    )
+    store.release(lease)
+    store.close()
+    yield journal
+
+
+class Reading:
+    """The reading half of the engine over a journal."""
+
+    def __init__(self, root: Path) -> None:
+        self.project = project_at(root)
+        self.store = SqliteStore.open(self.project.journal, read_only=True)
+
+    def find(self, text: str) -> str:
+        if text == "last":
+            return self.store.runs(limit=1)[0].id
+        return self.store.match(text)[0]
+
+    def driven(self, run_id: str) -> bool:
+        return not run_id
+
+    def close(self) -> None:
+        self.store.close()
+
+
+@pytest.fixture
+def read(journal: Journal, capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """What a reading command says of the journal; it must succeed."""
+
+    def call(*arguments: str) -> str:
+        code = program.run(list(arguments), Session(lambda _: Reading(journal.root)))  # type: ignore[arg-type, return-value]
+        told = capfd.readouterr()
+        assert (code, told.err) == (0, "")
+        return told.out
 
     return call

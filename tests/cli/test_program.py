@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -14,7 +15,7 @@ import interlock as package
 from interlock.cli import program
 from interlock.cli.failures import explain_bug
 from interlock.cli.session import Session
-from interlock.errors import LeaseHeldError, UsageError, WorkflowError, Diagnostic
+from interlock.errors import Diagnostic, LeaseHeldError, UsageError, WorkflowError
 from interlock.version import __version__
 
 Interlock = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -91,13 +92,17 @@ def test_no_arguments_show_the_help(capfd: pytest.CaptureFixture[str]) -> None:
         (["run"], "error: Missing argument 'FILE|RUN'.\nhint: see `interlock run --help`\n"),
         (
             ["run", "x.md", "-p", "novalue"],
-            "error: Invalid value for '-p' / '--param': 'novalue' is not of the form name=value\n"
-            "hint: see `interlock run --help`\n",
+            (
+                "error: Invalid value for '-p' / '--param': 'novalue' is not of the form name=value\n"
+                "hint: see `interlock run --help`\n"
+            ),
         ),
         (
             ["run", "x.md", "--timeout", "soon"],
-            "error: Invalid value for '--timeout': 'soon' is no duration; write 500ms, 90s, 10m, 2h or 30d\n"
-            "hint: see `interlock run --help`\n",
+            (
+                "error: Invalid value for '--timeout': 'soon' is no duration; write 500ms, 90s, 10m, 2h or 30d\n"
+                "hint: see `interlock run --help`\n"
+            ),
         ),
         (
             ["run", " "],
@@ -113,8 +118,10 @@ def test_no_arguments_show_the_help(capfd: pytest.CaptureFixture[str]) -> None:
         ),
         (
             ["resolve", "r", "u", "--done", "--result", "{a}"],
-            "error: --result is not JSON: Expecting property name enclosed in double quotes at line 1 column 2\n"
-            "hint: quote strings: --result '\"text\"'\n",
+            (
+                "error: --result is not JSON: Expecting property name enclosed in double quotes at line 1 column 2\n"
+                "hint: quote strings: --result '\"text\"'\n"
+            ),
         ),
         (
             ["resume", "r", "--raise", "max_unit=3"],
@@ -137,7 +144,7 @@ def test_wrong_usage_is_told_with_a_next_step_and_exits_2(
     assert capfd.readouterr().err == message
 
 
-def _never(_project: Path | None) -> object:
+def _never(_project: Path | None) -> Any:
     raise AssertionError("the engine is not needed to refuse this")
 
 
@@ -164,7 +171,7 @@ def _never(_project: Path | None) -> object:
 def test_a_failure_is_told_in_words_and_has_its_exit_code(
     error: BaseException, code: int, message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(_project: Path | None) -> object:
+    def fail(_project: Path | None) -> Any:
         raise error
 
     assert program.run(["status"], Session(fail)) == code
@@ -191,7 +198,7 @@ def test_the_traceback_of_an_unforeseen_error_can_be_seen(
 ) -> None:
     monkeypatch.setenv("INTERLOCK_TRACEBACK", "1")
 
-    def fail(_project: Path | None) -> object:
+    def fail(_project: Path | None) -> Any:
         raise KeyError("planted")
 
     assert program.run(["status"], Session(fail)) == 1

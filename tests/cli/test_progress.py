@@ -24,11 +24,11 @@ STARTED = ev.StepStarted(at=0, step=0, round=1, loop=1, units=(new_unit(0, "one:
 MANY = ev.StepStarted(at=0, step=1, round=1, loop=1, units=tuple(new_unit(i, f"many:{i}", i) for i in range(20)))
 
 
-def finished(step: int, unit: int, state: UnitState = UnitState.COMPLETED, **fields: str) -> ev.AttemptFinished:
+def finished(step: int, unit: int, state: UnitState = UnitState.COMPLETED, error: str = "") -> ev.AttemptFinished:
     ended = AttemptState.COMPLETED if state is UnitState.COMPLETED else AttemptState.FAILED
     reason = None if state is UnitState.COMPLETED else Reason.TIMEOUT
     return ev.AttemptFinished(
-        at=0, step=step, unit=unit, number=1, dispatch="d", state=ended, unit_state=state, reason=reason, **fields
+        at=0, step=step, unit=unit, number=1, dispatch="d", state=ended, unit_state=state, reason=reason, error=error
     )
 
 
@@ -139,8 +139,12 @@ def test_a_stalled_reader_never_holds_the_loop_up_and_is_told_what_it_missed(sna
 def test_a_reader_that_closed_its_end_does_not_end_the_run(snapshot: Snapshot) -> None:
     reader, writer = os.pipe()
     os.close(reader)
+
+    def write(data: bytes) -> None:
+        os.write(writer, data)
+
     try:
-        feed = Feed(lambda: NdjsonRenderer(lambda data: os.write(writer, data) and None))
+        feed = Feed(lambda: NdjsonRenderer(write))
         feed([STARTED], snapshot)
         feed([STARTED], snapshot)
         feed.close()

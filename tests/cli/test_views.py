@@ -127,12 +127,23 @@ def test_status_has_exactly_the_contract_s_keys(rows: Any) -> None:
 
 def test_a_unit_object_has_exactly_the_contract_s_keys(rows: Any) -> None:
     view = unit_view(rows.unit(item=b'{"a":1}', index=0), "one")
-    assert (
-        list(view)
-        == (
-            "id step item state attempt reason result engine model tokens cost_usd session worktree started_at ended_at"
-        ).split()
-    )
+    assert list(view) == [
+        "id",
+        "step",
+        "item",
+        "state",
+        "attempt",
+        "reason",
+        "result",
+        "engine",
+        "model",
+        "tokens",
+        "cost_usd",
+        "session",
+        "worktree",
+        "started_at",
+        "ended_at",
+    ]
     assert view["item"] == {"a": 1}
 
 

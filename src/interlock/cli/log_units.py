@@ -60,4 +60,3 @@ class Attempts:
         if unit.attempt > 1:
             for attempt in self._store.attempts(self._run_id, unit.step, unit.ordinal):
                 self._known[attempt.dispatch] = Named(unit.id, step, attempt.number)
-

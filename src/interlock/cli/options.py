@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from interlock.cli.session import Session
 from interlock.errors import InterlockError
+from interlock.plan.durations import DurationError, parse_duration
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-_UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def example(*lines: str) -> str:
@@ -65,10 +65,15 @@ class Duration(click.ParamType[int]):
         """Read the text."""
         if isinstance(value, int):
             return value
-        found = re.fullmatch(r"(\d+)(ms|s|m|h|d)?", str(value).strip())
+        text = str(value).strip()
+        try:
+            # days are for people; the workflow language has none
+            found = parse_duration(f"{int(text[:-1]) * 24}h" if re.fullmatch(r"[0-9]{1,6}d", text) else text)
+        except DurationError:
+            found = None
         if found is None:
             self.fail(f"'{value}' is no duration; write 500ms, 90s, 10m, 2h or 30d", param, ctx)
-        return int(found[1]) * _UNIT_MS[found[2] or "ms"]
+        return found
 
 
 class Assignment(click.ParamType[tuple[str, str]]):

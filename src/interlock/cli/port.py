@@ -41,6 +41,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 class App(Protocol):
     store: Store
     project: Any
+    config: Any
 
     def close(self) -> None: ...
     def driven(self, run_id: str) -> bool: ...

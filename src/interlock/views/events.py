@@ -9,13 +9,11 @@ import msgspec
 
 from interlock.model import events as ev
 from interlock.store.base import EventRow
+from interlock.store.meta import ENCODERS, TYPES
 from interlock.views.values import SCHEMA, rfc3339, value
 
 Name = Callable[[int, int | None], tuple[str | None, str | None]]
 """From step index and unit ordinal to their ids; None where there is none."""
-
-_CONTENT = frozenset({"error", "result", "detail", "artifact", "units"})
-"""Fields that hold content or are as long as the run: metadata has neither."""
 
 
 def _event(kind: str, at_ms: int, step: str | None, unit: str | None) -> dict[str, Any]:
@@ -32,19 +30,12 @@ def event_row_view(row: EventRow, name: Name) -> dict[str, Any]:
 
 
 def live_event_view(event: ev.Event, run_id: str, name: Name) -> dict[str, Any]:
-    """An event that was committed this moment; it has no id yet."""
-    data = msgspec.to_builtins(
-        {key: entry for key, entry in msgspec.structs.asdict(event).items() if _kept(key, entry)}
-    )
-    kind = str(event.__struct_config__.tag)
-    index, ordinal = data.pop("step", None), data.pop("unit", None)
+    """An event that was committed this moment: what the journal holds of it, but for the id it got there."""
+    index, ordinal = getattr(event, "step", None), getattr(event, "unit", None)
     step, unit = name(index, ordinal) if index is not None else (None, None)
-    data.pop("at")
-    head = {**_event(kind, event.at, step, unit), "run": run_id}
+    head = _event(TYPES[type(event)], event.at, step, unit)
+    data = msgspec.json.decode(ENCODERS[type(event)](event))
+    rest = {key: entry for key, entry in data.items() if key not in head}
     if isinstance(event, ev.StepStarted | ev.UnitsAdded):
-        data["units"] = len(event.units)
-    return {**head, **data}
-
-
-def _kept(key: str, entry: object) -> bool:
-    return key not in _CONTENT and entry is not None
+        rest["units"] = len(event.units)
+    return {**head, "run": run_id, **rest}

@@ -15,7 +15,14 @@ from interlock.views.values import SCHEMA
 
 
 @click.command(epilog=example("interlock gc --older-than 30d --dry-run", "interlock gc --older-than 90d"))
-@click.option("--older-than", type=Duration(), default="30d", show_default=True, metavar="TIME", help="Runs that ended longer ago than this.")
+@click.option(
+    "--older-than",
+    type=Duration(),
+    default="30d",
+    show_default=True,
+    metavar="TIME",
+    help="Runs that ended longer ago than this.",
+)
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @json_option()
 @click.pass_obj

@@ -22,7 +22,11 @@ from interlock.views.values import SCHEMA, rfc3339
 
 
 @click.command(
-    epilog=example("interlock logs last", "interlock logs last review:0a1b2c3d4e5f6789 --stream err", "interlock logs 01JD --follow")
+    epilog=example(
+        "interlock logs last",
+        "interlock logs last review:0a1b2c3d4e5f6789 --stream err",
+        "interlock logs 01JD --follow",
+    )
 )
 @run_argument()
 @click.argument("unit", required=False, metavar="[UNIT|STEP]")
