@@ -58,7 +58,8 @@ class Reference:
     def resolved(self, schema: Schema) -> Schema:
         """Follow one reference inside the document."""
         name = str(schema.get("$ref", "")).rpartition("/")[2]
-        return self.definitions[name] if name in self.definitions else schema
+        found: Schema = self.definitions.get(name, schema)
+        return found
 
     def meaning(self, schema: Schema) -> str:
         """Return the description, the key's own before the shared one's, with the default."""
