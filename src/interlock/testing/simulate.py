@@ -102,7 +102,7 @@ class Simulation:
         step, unit = self._inflight.pop(self._pick(len(self._inflight)))
         self.at += 1
         told = msgspec.structs.replace(self._answer(step, unit), dispatch=unit.dispatch or "", ended_at=self.at)
-        self.add(finish(self.snap, step, unit, told))
+        self.add(finish(self.snap, step, unit, told, self.at))
 
     def _pass_time(self) -> None:
         due = next_due(self.snap, self.at)
