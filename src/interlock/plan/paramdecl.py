@@ -92,7 +92,10 @@ def _with_default(source: Source, param: Param, node: Node | None, schema: Any) 
         source.warning(node.place, "useless-default", message, "remove 'required' or 'default'")
     if schema is UNSET:
         return param
+    before = source.count
     default = to_json(node, source, schema)
+    if source.count > before:
+        return param
     try:
         canonical = dumps(default).decode()
         refusal = next(iter(compiled(schema).iter_errors(default)), None)

@@ -149,7 +149,7 @@ def _unit(fields: f.Fields) -> akm.Unit:
     if node is None:
         return akm.Unit()
     if "map" in fields:
-        hint = "put it into 'map'"
+        hint = "move it to 'map.unit'"
         fields.source.error(fields.place_of("unit"), "unit-beside-map", "'unit' stands beside 'map'", hint)
     return akm.read_unit(fields.source, node, "'unit'")
 
