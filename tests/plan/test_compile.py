@@ -304,6 +304,28 @@ def test_only_prompts_loop_more_than_once() -> None:
     ("front", "code"),
     [
         ("steps: 5", "wrong-type"),
+        ("steps: []", "no-steps"),
+        ("steps: [{ id: a, route: { input: params.x, when: 5 } }]\nparams: { x: {} }", "wrong-type"),
+        ("steps: [{ id: a, route: { input: 5, when: [{ match: x, step: b }] } }, { id: b, run: x }]", "bad-reference"),
+        ("steps: [{ id: a, route: { input: params.x, when: [], default: [b] } }]\nparams: { x: {} }", "wrong-type"),
+        ("steps: [{ id: a, run: x, timeout: [5] }]", "wrong-type"),
+        ("steps: [{ id: a, run: x, gate: { check: x, max_loops: [1] } }]", "wrong-type"),
+        ("budget: { max_cost_usd: .inf }\nsteps: [{ id: a, run: x }]", "wrong-type"),
+        ("budget: { max_cost_usd: text }\nsteps: [{ id: a, run: x }]", "wrong-type"),
+        ("steps: [{ id: a, run: x, inputs: [steps.zzz.output, params.] }]", "unknown-step bad-reference"),
+        ("steps: [{ id: a, run: x, inputs: [[x]] }]", "wrong-type"),
+        ("steps: [{ id: a, run: x, output: { dependentRequired: { a: [[1]] } } }]", "bad-schema"),
+        ("steps: [{ id: a, run: x, output: { patternProperties: { '(': true } } }]", "bad-schema"),
+        ("steps: [{ id: a, run: x, output: { type: string, const: 1.10 } }]", ""),
+        ("steps: [{ id: a, run: x, output: { anyOf: [true], items: { $ref: '#/anyOf/0' } } }]", ""),
+        ("steps: [{ id: a, run: x, output: { anyOf: [true], items: { $ref: '#/anyOf/1' } } }]", "dead-reference"),
+        ("steps: [{ id: a, run: x, output: { $anchor: here, items: { $ref: '#here' } } }]", ""),
+        ("steps: [{ id: a, run: x, output: { $defs: { 'a b': true }, items: { $ref: '#/$defs/a%20b' } } }]", ""),
+        ("params: { x: { type: integer, default: " + "9" * 900 + " } }\nsteps: [{ id: a, run: x }]", ""),
+        (
+            "steps: [{ id: a, run: x, map: { over: params.x, unit: { exec: { command: [y] } } } }]\nparams: { x: {} }",
+            "two-targets",
+        ),
         ("params: [a]\nsteps: [{ id: a, run: x }]", "wrong-type"),
         ("budget: 5\nsteps: [{ id: a, run: x }]", "wrong-type"),
         ("defaults: 5\nsteps: [{ id: a, run: x }]", "wrong-type"),
@@ -324,7 +346,14 @@ def test_only_prompts_loop_more_than_once() -> None:
     ],
 )
 def test_wrong_types_are_findings(front: str, code: str) -> None:
-    assert codes(front) == ([code] if code else [])
+    assert codes(front) == code.split()
+
+
+def test_the_target_of_a_map_may_stand_in_its_unit() -> None:
+    step = only("params: { x: {} }\nsteps: [{ id: a, map: { over: params.x, unit: { exec: { command: [y] } } } }]")
+
+    assert isinstance(step.target, RunDecl)
+    assert step.target.argv == ("y",)
 
 
 def test_shapes_are_followed_through_lists_and_open_objects() -> None:

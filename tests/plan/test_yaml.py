@@ -159,6 +159,11 @@ def test_what_is_not_to_be_is_reported(text: str, message: str) -> None:
     assert read(text)[1] == [message]
 
 
+def test_escaped_surrogate_pairs_are_one_character_and_lone_ones_are_refused() -> None:
+    assert read('a: "\\ud83d\\ude00 é"') == ({"a": "\U0001f600 é"}, [])
+    assert read('a: "\\ud83d\ufffd"')[1] == ["a lone surrogate is not text"]
+
+
 def test_nothing_composes_to_nothing() -> None:
     assert compose("# only\n", Source("f.md", [])) is None
 

@@ -100,7 +100,7 @@ FORMATS: Final = (
     "uri-template",
     "uuid",
 )
-_META: Final = jsonschema_rs.Draft202012Validator({"$ref": DIALECT})
+_META: Final = jsonschema_rs.Draft202012Validator({"$ref": DIALECT}, validate_formats=True)
 _ANY_TEXT: Final = {
     "type": "string",
     "items": {"type": "string"},
@@ -278,7 +278,7 @@ def _refusal(path: Path, error: jsonschema_rs.ValidationError) -> tuple[str, str
         return "a JSON Schema must stand here", "write { type: ... }"
     if keyword == "required" and isinstance(found, bool):
         return "'required' is a list of names", "list the names beside 'properties': required: [name]"
-    if keyword == "pattern":
+    if error.message.endswith('is not a "regex"'):
         return f"'{shown(str(found))}' is not a regular expression", ""
     return shown(error.message, 200), ""
 

@@ -303,10 +303,12 @@ class _Composer:
         r"""Return `text` with escaped surrogate pairs (`"\ud83d\ude00"`, as JSON has them) joined."""
         if text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text):
             return text
-        joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        if "\ufffd" in joined and "\ufffd" not in text:
+        halves = text.encode("utf-16-le", "surrogatepass")
+        try:
+            return halves.decode("utf-16-le")
+        except UnicodeDecodeError:
             self._source.error(place, "lone-surrogate", "a lone surrogate is not text")
-        return joined
+            return halves.decode("utf-16-le", "replace")
 
     def _check_tag(self, event: Any, place: Place, kind: str) -> None:  # noqa: ANN401 - as above
         tag = str(event.tag) if event.tag else ""
