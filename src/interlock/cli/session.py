@@ -10,7 +10,7 @@ from interlock.errors import UsageError
 
 
 def _open(project: Path | None) -> App:
-    import interlock
+    import interlock  # noqa: PLC0415 - help and completion need no engine
 
     return interlock.open(project)
 

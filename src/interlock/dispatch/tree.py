@@ -50,7 +50,7 @@ def _read_rows() -> dict[int, tuple[Stat, bytes]]:
 
 
 def _read_rows_by_psutil() -> dict[int, tuple[Stat, bytes]]:
-    import psutil
+    import psutil  # noqa: PLC0415 - only where there is no /proc
 
     rows = {}
     for process in psutil.process_iter():

@@ -20,7 +20,7 @@ _PRIMITIVES: Final = frozenset({"string", "number", "integer", "boolean", "null"
 _TEXT: Final = {"type": ["string", "null"]}
 
 
-def declared_shape(of: Param | Draft) -> Any:
+def declared_shape(of: Param | Draft) -> Any:  # noqa: ANN401 - any JSON Schema
     """Return the schema of a param's value or a step's artifact; `True` when nothing is known."""
     if isinstance(of, Param):
         return msgspec.json.decode(of.schema_json)
@@ -36,7 +36,7 @@ def declared_shape(of: Param | Draft) -> Any:
     return single if of.map.reducer == "vote" else {"type": "object"}
 
 
-def report_shape(source: Source, link: Link, schema: Any) -> None:
+def report_shape(source: Source, link: Link, schema: Any) -> None:  # noqa: ANN401 - any JSON Schema
     """Report the first part of the link that can't be there, or a value that can't be what is wanted."""
     walked = f"{link.ref.root}.{link.ref.name}" + (".output" if link.ref.root == "steps" else "")
     for part in link.ref.path:
@@ -58,7 +58,7 @@ def report_shape(source: Source, link: Link, schema: Any) -> None:
         source.error(link.place, "impossible-reference", message)
 
 
-def _types(schema: Any) -> set[str] | None:
+def _types(schema: Any) -> set[str] | None:  # noqa: ANN401 - as above
     kind = schema.get("type") if isinstance(schema, dict) else None
     if isinstance(kind, str):
         return {kind}
@@ -75,7 +75,7 @@ def _remedy(schema: Any) -> str:  # noqa: ANN401 - as above
     return "give that step an 'output' schema, and its output is parsed as JSON" if schema is _TEXT else ""
 
 
-def _fault(schema: Any, part: str | int) -> tuple[str, str] | None:
+def _fault(schema: Any, part: str | int) -> tuple[str, str] | None:  # noqa: ANN401 - as above
     """Return why no value of `schema` has `part`."""
     types = _types(schema)
     wanted = "array" if isinstance(part, int) else "object"
@@ -90,7 +90,7 @@ def _fault(schema: Any, part: str | int) -> tuple[str, str] | None:
     return None
 
 
-def _below(schema: Any, part: str | int) -> Any:
+def _below(schema: Any, part: str | int) -> Any:  # noqa: ANN401 - as above
     if not isinstance(schema, dict):
         return True
     if isinstance(part, int):
