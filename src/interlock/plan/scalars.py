@@ -92,7 +92,7 @@ def _property(schema: object, name: str) -> object:
 def describe(node: Node) -> str:
     """Return what `node` is, for a message: `a list`, `nothing`, `the number 3`, `'text'`."""
     if isinstance(node, Sequence):
-        return "a list"
+        return "a list" if node.items else "an empty list"
     if isinstance(node, Mapping):
         return "a mapping"
     if not node.text:

@@ -100,7 +100,7 @@ FORMATS: Final = (
     "uri-template",
     "uuid",
 )
-_META: Final = jsonschema_rs.Draft202012Validator({"$ref": DIALECT})
+_META: Final = jsonschema_rs.Draft202012Validator({"$ref": DIALECT}, validate_formats=True)
 _ANY_TEXT: Final = {
     "type": "string",
     "items": {"type": "string"},
@@ -121,10 +121,11 @@ def read_schema(source: Source, node: Node, what: str) -> Any | UnsetType:  # no
         return UNSET
     walk = _Walk(source)
     schema = walk.schema(node, ())
-    faults = walk.faults + walk.report_refused(schema, what)
-    if not faults and not walk.report_references(schema):
+    walk.report_refused(schema, what)
+    walk.report_references(schema)
+    if not walk.faults:
         walk.report_uncompiled(schema, what)
-    return UNSET if walk.faults or faults else schema
+    return UNSET if walk.faults else schema
 
 
 def compiled(schema: Any) -> jsonschema_rs.Draft202012Validator:  # noqa: ANN401 - any JSON Schema
@@ -213,20 +214,18 @@ class _Walk:
             path = path[:-1]
         return self._places[path]
 
-    def report_refused(self, schema: Any, what: str) -> int:  # noqa: ANN401 - as above
-        """Report what the meta-schema refuses; return how many faults that were."""
+    def report_refused(self, schema: Any, what: str) -> None:  # noqa: ANN401 - as above
+        """Report what the meta-schema refuses."""
         # a keyword can be refused by several vocabularies; the first refusal of a place says enough
         refused = {tuple(error.instance_path): error for error in reversed(list(_META.iter_errors(schema)))}
         for path, error in refused.items():
             message, hint = _refusal(path, error)
-            self._source.error(self.place(path), "bad-schema", f"{what}: {message}", hint)
-        return len(refused)
+            self._fault(self.place(path), "bad-schema", f"{what}: {message}", hint)
 
-    def report_references(self, schema: Any) -> bool:  # noqa: ANN401 - as above
-        """Report references that leave the document or lead nowhere, and tell whether there were any."""
+    def report_references(self, schema: Any) -> None:  # noqa: ANN401 - as above
+        """Report references that leave the document or lead nowhere; with an `$id`, compiling must tell."""
         if self._has_ids:
-            return False
-        before = self.faults
+            return
         for path, reference in self._references:
             if not reference.startswith("#"):
                 hint = "put the schema under '$defs' and write '#/$defs/<name>'"
@@ -235,7 +234,6 @@ class _Walk:
             elif not _leads_somewhere(schema, reference[1:], self._anchors):
                 hint = did_you_mean(reference, [f"#/$defs/{name}" for name in schema.get("$defs", ())])
                 self._fault(self.place(path), "dead-reference", f"'{shown(reference)}' leads nowhere", hint)
-        return self.faults > before
 
     def report_uncompiled(self, schema: Any, what: str) -> None:  # noqa: ANN401 - as above
         """Report what only compiling finds, such as a reference from one `$id` to another."""
@@ -273,11 +271,14 @@ def _leads_somewhere(schema: Any, fragment: str, anchors: set[str]) -> bool:  # 
 def _refusal(path: Path, error: jsonschema_rs.ValidationError) -> tuple[str, str]:
     keyword = next((part for part in reversed(path) if isinstance(part, str)), "")
     found = error.instance
-    if keyword == "type" and isinstance(found, str):
-        return f"'{shown(found)}' is no JSON type", suggest(found, TYPES)
+    words = [word for word in (found if isinstance(found, list) else [found]) if word not in TYPES]
+    if keyword == "type" and words and isinstance(words[0], str):
+        return f"'{shown(words[0])}' is no JSON type", suggest(words[0], TYPES)
+    if error.message.endswith('is not of types "boolean", "object"'):
+        return "a JSON Schema must stand here", "write { type: ... }"
     if keyword == "required" and isinstance(found, bool):
         return "'required' is a list of names", "list the names beside 'properties': required: [name]"
-    if keyword == "pattern":
+    if error.message.endswith('is not a "regex"'):
         return f"'{shown(str(found))}' is not a regular expression", ""
     return shown(error.message, 200), ""
 

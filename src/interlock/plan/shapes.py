@@ -51,10 +51,10 @@ def report_shape(source: Source, link: Link, schema: Any) -> None:  # noqa: ANN4
     if types is None or link.wants == "any":
         return
     if link.wants == "list" and "array" not in types:
-        message = f"{link.what} must name a list; '{walked}' is declared as {_said(types)}"
-        source.error(link.place, "impossible-reference", message)
+        message = f"{link.what} must name a list; '{walked}' {_said(schema)}"
+        source.error(link.place, "impossible-reference", message, _remedy(schema))
     elif link.wants == "primitive" and not types & _PRIMITIVES:
-        message = f"{link.what} must name text, a number or a boolean; '{walked}' is declared as {_said(types)}"
+        message = f"{link.what} must name text, a number or a boolean; '{walked}' {_said(schema)}"
         source.error(link.place, "impossible-reference", message)
 
 
@@ -65,8 +65,14 @@ def _types(schema: Any) -> set[str] | None:  # noqa: ANN401 - as above
     return set(kind) if isinstance(kind, list) else None
 
 
-def _said(types: set[str]) -> str:
-    return listed(sorted(types))
+def _said(schema: Any) -> str:  # noqa: ANN401 - as above
+    if schema is _TEXT:
+        return "is plain text"
+    return f"is declared as {listed(sorted(_types(schema) or ()))}"
+
+
+def _remedy(schema: Any) -> str:  # noqa: ANN401 - as above
+    return "give that step an 'output' schema, and its output is parsed as JSON" if schema is _TEXT else ""
 
 
 def _fault(schema: Any, part: str | int) -> tuple[str, str] | None:  # noqa: ANN401 - as above
@@ -75,7 +81,7 @@ def _fault(schema: Any, part: str | int) -> tuple[str, str] | None:  # noqa: ANN
     wanted = "array" if isinstance(part, int) else "object"
     if types is not None and wanted not in types:
         has = f"has no [{part}]" if isinstance(part, int) else f"has no '{part}'"
-        return f"is declared as {_said(types)} and {has}", "" if schema is not _TEXT else "declare its 'output' schema"
+        return f"{_said(schema)} and {has}", _remedy(schema)
     if not isinstance(schema, dict) or isinstance(part, int):
         return None
     properties = schema.get("properties", {})
