@@ -84,26 +84,35 @@ def ancestors(pid: int) -> set[int]:
     return line
 
 
-def _kill(pid: int, started: bytes) -> bool:
-    """SIGKILL the process if, held fast so that its pid cannot be reused, it is still the one that was meant."""
-    if not hasattr(os, "pidfd_open"):
-        return False
+def send(pid: int, started: bytes, number: signal.Signals) -> bool:
+    """Signal the process if, held fast so that its pid cannot be reused, it still has the start time that was seen.
+
+    Where the system cannot hold a process the check comes right before the signal. An empty `started` is not checked.
+    """
     try:
         fd = os.pidfd_open(pid)
-    except OSError:
+    except ProcessLookupError:
         return False
+    except (OSError, AttributeError):
+        fd = -1
     try:
-        if _origin(pid)[1] != started:
+        if started and _origin(pid)[1] != started:
             return False
-        signal.pidfd_send_signal(fd, signal.SIGKILL)
+        if fd < 0:
+            os.kill(pid, number)
+        else:
+            signal.pidfd_send_signal(fd, number)
     except OSError:
         return False
     finally:
-        os.close(fd)
+        if fd >= 0:
+            os.close(fd)
     return True
 
 
-def sweep(wanted: Callable[[bytes], bool], give_up_s: float = _GIVE_UP_S) -> int:
+def sweep(
+    wanted: Callable[[bytes], bool], give_up_s: float = _GIVE_UP_S, between_scans_s: float = _BETWEEN_SCANS_S
+) -> int:
     """Kill every process whose marker is wanted, with all below it; return how many were killed.
 
     Ends after two scans in a row without one, so that a child caught between fork and exec is not missed.
@@ -119,9 +128,9 @@ def sweep(wanted: Callable[[bytes], bool], give_up_s: float = _GIVE_UP_S) -> int
         if roots:
             origins = {pid: _origin(pid) for pid in everyone}
             doomed = with_descendants(roots, {pid: parent for pid, (parent, _) in origins.items()}) - spared
-            killed |= {pid for pid in doomed if origins[pid][1] and _kill(pid, origins[pid][1])}
+            killed |= {pid for pid in doomed if origins[pid][1] and send(pid, origins[pid][1], signal.SIGKILL)}
         if clean < 2:  # noqa: PLR2004 - as above
-            time.sleep(_BETWEEN_SCANS_S)
+            time.sleep(between_scans_s)
     return len(killed)
 
 
