@@ -111,7 +111,7 @@ class Zygote:
             os.dup2(err, 2)
             os.close(out)
             os.close(err)
-            os.set_inheritable(answers, False)
+            os.set_inheritable(answers, False)  # noqa: FBT003 - os takes it by place only
             self.program.Worker(answers).serve()
         finally:
             self.program.flush()
@@ -146,8 +146,8 @@ def _kill_group(pid: int) -> None:
 
 def _load(path: str) -> ModuleType:
     spec = util.spec_from_file_location("interlock_worker", path)
-    assert spec
-    assert spec.loader
+    assert spec  # noqa: S101 - a path that ends in .py always has one
+    assert spec.loader  # noqa: S101 - as above
     module = util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -157,7 +157,7 @@ def main() -> None:
     """Become the zygote: `python_zygote.py CONTROL_FD [FOLDER...]`."""
     program = _load(__file__.replace("python_zygote", "python_worker"))
     control = socket.socket(fileno=int(sys.argv[1]))
-    os.set_inheritable(control.fileno(), False)
+    os.set_inheritable(control.fileno(), False)  # noqa: FBT003 - os takes it by place only
     sys.path[0:0] = sys.argv[2:]
     sys.argv[1:] = []
     for stream in (sys.stdout, sys.stderr):
