@@ -237,8 +237,10 @@ def _fault(value: Any, place: str, depth: int) -> str | None:  # noqa: ANN401 - 
     if depth > MAX_DEPTH:
         return f"more than {MAX_DEPTH} levels of nesting"
     if isinstance(value, dict):
-        parts = [(f"a key of {place}", key) for key in value]
-        parts += [(f"{place}.{key}" if isinstance(key, str) else place, entry) for key, entry in value.items()]
+        fault = next(filter(None, (_scalar_fault(key, f"a key of {place}") for key in value)), None)
+        if fault:
+            return fault
+        parts = [(f"{place}.{key}", entry) for key, entry in value.items()]
     elif isinstance(value, (list, tuple)):
         parts = [(f"{place}[{index}]", entry) for index, entry in enumerate(value)]
     else:

@@ -62,8 +62,14 @@ class Zygote:
         except (BrokenPipeError, ConnectionResetError):
             return
         finally:
-            for pid in self.workers:
-                _kill_group(pid)
+            self.end_all()
+
+    def end_all(self) -> None:
+        """Kill and reap every worker: an init that does not reap would keep them as zombies."""
+        for pid in self.workers:
+            _kill_group(pid)
+        for pid in self.workers:
+            os.waitpid(pid, 0)
 
     def tell(self, kind: int, pid: int, value: int) -> None:
         """Send one piece of news."""
@@ -155,7 +161,7 @@ def main() -> None:
     sys.path[0:0] = sys.argv[2:]
     sys.argv[1:] = []
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
+        stream.reconfigure(line_buffering=True, write_through=False, errors="backslashreplace")  # type: ignore[union-attr]
     gc.freeze()
     Zygote(control, program).serve()
 
