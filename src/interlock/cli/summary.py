@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from interlock.app import App
 from interlock.cli.census_text import census_text, ending
 from interlock.cli.marks import mark
 from interlock.cli.output import say, style
-from interlock.cli.port import App, Result
 from interlock.cli.reading import read_failures, read_run, read_unknown
 from interlock.cli.text import clip, count, duration, safe, safe_lines, size
 from interlock.model.states import RunState, StepState
+from interlock.run.result import Result
 from interlock.store.base import Store
 from interlock.views.advice import next_commands
 from interlock.views.status import RunRows, status_view
