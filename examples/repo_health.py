@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     Problem = dict[str, Any]
 
 MAX_PLACES = 10
+NEWEST = "--max-count=5000"
 DAY_S = 86_400
 QUIET_DAYS = 365
 SMALL_BYTES = 1_024
@@ -43,7 +44,7 @@ def shown(path: bytes) -> str:
 def history(context: Context) -> Context:
     """Count commits and authors since a date, and find the files that change most."""
     commit, since = context["inputs"]["commit"], context["params"]["since"]
-    log = git("log", "-z", "--no-renames", "--name-only", "--format=%x01%at %aE", f"--since={since}", commit)
+    log = git("log", "-z", "--no-renames", "--name-only", "--format=%x01%at %aE", f"--since={since}", NEWEST, commit)
     commits, authors = 0, set()
     churn: collections.Counter[bytes] = collections.Counter()
     for part in log.replace(b"\0\n", b"\0").split(b"\0"):
@@ -60,7 +61,7 @@ def history(context: Context) -> Context:
         "authors": len(authors),
         "shallow": git("rev-parse", "--is-shallow-repository").strip() == b"true",
         "last_commit_days": max(0, int((time.time() - last) // DAY_S)),
-        "churn": [{"path": shown(path), "changes": n} for path, n in churn.most_common(10)],
+        "churn": [{"path": shown(path), "changes": n} for path, n in churn.most_common(10) if n > 1],
     }
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
-from tools import check_size, draw_states
+from tools import check_size, draw_states, make_reference
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = ("requirements.lock", "requirements-dev.lock")
@@ -40,6 +41,24 @@ def test_an_exception_that_is_not_needed_is_a_fault(tmp_path: Path) -> None:
 
 def test_the_drawn_states_are_fresh() -> None:
     assert draw_states.PAGE.read_text(encoding="utf-8") == draw_states.page(), "run tools/draw_states.py"
+
+
+def test_the_reference_of_the_file_format_is_fresh() -> None:
+    assert make_reference.PAGE.read_text(encoding="utf-8") == make_reference.page(), "run tools/make_reference.py"
+
+
+def test_the_reference_holds_every_key_of_the_schema() -> None:
+    page = make_reference.page()
+    assert [key for key in keys(json.loads(make_reference.SCHEMA.read_text())) if f"| `{key}`" not in page] == []
+
+
+def keys(schema: object) -> set[str]:
+    if isinstance(schema, list):
+        return {key for entry in schema for key in keys(entry)}
+    if not isinstance(schema, dict):
+        return set()
+    own = set(schema["properties"]) if isinstance(schema.get("properties"), dict) else set()
+    return own | {key for entry in schema.values() for key in keys(entry)}
 
 
 def name_of(requirement: str) -> str:

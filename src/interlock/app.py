@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -22,7 +22,10 @@ from interlock.decide.requests import raises as raise_events
 from interlock.decide.schedule import Now
 from interlock.dispatch.identity import alive, identify, pid_namespace
 from interlock.dispatch.leftovers import end_leftovers
-from interlock.errors import ConfigError, Diagnostic, InterlockError, LeaseHeldError, UsageError, WorkflowError
+from interlock.dispatch.log import RunLog
+from interlock.dispatch.markers import VARIABLE, Marker
+from interlock.dispatch.redact_base import NullRedactor, ResolvedEnv
+from interlock.errors import Diagnostic, InterlockError, LeaseHeldError, UsageError, WorkflowError
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.plan import Plan, PythonFunction
@@ -32,8 +35,9 @@ from interlock.plan.config import Config
 from interlock.plan.freeze import freeze, thaw
 from interlock.plan.params import coerce_params
 from interlock.run.clock import SystemClock
-from interlock.run.compiling import load_config, load_workflow
-from interlock.run.doctor import Check, examine
+from interlock.run.compiling import load_workflow
+from interlock.run.configuration import require_config
+from interlock.run.doctor import Check, check_host
 from interlock.run.drive import World, drive
 from interlock.run.executor import Executor
 from interlock.run.gc import GcReport, collect
@@ -44,7 +48,7 @@ from interlock.run.load import restore, run_info
 from interlock.run.local import LocalExecutor
 from interlock.run.loop import Observer, Opening
 from interlock.run.params import ParamsInput, read_params
-from interlock.run.project import ProjectPaths, ensure_state, find_project
+from interlock.run.project import ProjectPaths, find_project, open_state, project_at
 from interlock.run.result import Result, result_of
 from interlock.run.signals import interrupting
 from interlock.store.base import NewRun, NewStep, RequestKind, Store
@@ -72,6 +76,14 @@ class App:
         self._clock = SystemClock()
         self._reader: Store | None = None
         self._writer: Store | None = None
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Close the journal."""
+        self.close()
 
     # reading
 
@@ -117,7 +129,7 @@ class App:
             found.extend(load_workflow(path, self.project, self.config)[1])
         return sorted(found)
 
-    def preview(self, target: str | Path, params: ParamsInput = ParamsInput()) -> Preview:  # noqa: B008 - frozen
+    def preview(self, target: str | Path, params: ParamsInput = ParamsInput()) -> Preview:
         """Say what starting the workflow file, or going on with the run, would do."""
         path = Path(target)
         if path.suffix == ".md" or path.is_file():
@@ -138,14 +150,14 @@ class App:
 
     def doctor(self) -> list[Check]:
         """Examine host and project."""
-        return examine(self.project)
+        return check_host(self.project.root, self.project.state_dir)
 
     # driving
 
-    def run_file(  # noqa: PLR0913 - the options of one command
+    def run_file(
         self,
         path: Path,
-        params: ParamsInput = ParamsInput(),  # noqa: B008 - frozen
+        params: ParamsInput = ParamsInput(),
         *,
         key: str | None = None,
         if_running: Literal["fail", "skip"] | None = None,
@@ -182,7 +194,7 @@ class App:
         self,
         run_id: str,
         *,
-        raises: Mapping[str, float] = {},  # noqa: B006 - never changed
+        raises: Mapping[str, float] = {},
         accept_changes: bool = False,
         timeout_s: float | None = None,
         on_event: Observer | None = None,
@@ -213,7 +225,9 @@ class App:
             try:
                 payload["result"] = canon.loads(result_json)
             except canon.NotJsonError as error:
-                raise UsageError("result-not-json", f"--result is not JSON: {error}", "quote it: --result '\"text\"'") from error
+                raise UsageError(
+                    "result-not-json", f"--result is not JSON: {error}", "quote it: --result '\"text\"'"
+                ) from error
         return self._ask(run_id, "resolve", payload)
 
     def gc(self, *, older_than_ms: int, dry_run: bool = False) -> GcReport:
@@ -224,21 +238,21 @@ class App:
 
     def _open(self) -> Store:
         if self._writer is None:
-            ensure_state(self.project)
+            open_state(self.project)
             self._writer = SqliteStore.open(self.project.journal, on_commit=self._on_commit)
         return self._writer
 
     def _compile(self, path: Path, on_warning: Callable[[Diagnostic], None] | None) -> Plan:
         plan, diagnostics = load_workflow(path, self.project, self.config)
         if plan is None:
-            raise WorkflowError(tuple(diagnostics))
-        for diagnostic in diagnostics if on_warning else ():
-            if on_warning is not None:
+            raise WorkflowError(diagnostics)
+        if on_warning is not None:
+            for diagnostic in diagnostics:
                 on_warning(diagnostic)
         return plan
 
     def _params(self, plan: Plan, given: ParamsInput) -> tuple[dict[str, Any], bytes]:
-        values = coerce_params(plan.params, given.cli, read_params(given.file), given.values)
+        values = coerce_params(plan.params, given.cli, read_params(given.file, plan.params), given.values)
         return values, canon.dumps(values)
 
     def _running(self, workflow: str) -> str | None:
@@ -252,7 +266,9 @@ class App:
             info = run_info(self.store.run(run_id))
             return msgspec.structs.replace(result_of(info), exit_code=0, detail=f"skipped: run {run_id} is under way")
         raise LeaseHeldError(
-            "already-running", f"run {run_id} of this workflow is under way", f"watch it: interlock events {run_id} --follow"
+            "already-running",
+            f"run {run_id} of this workflow is under way",
+            f"watch it: interlock events {run_id} --follow",
         )
 
     def _keyed(self, run_id: str, timeout_s: float | None, on_event: Observer | None) -> Result:
@@ -295,7 +311,15 @@ class App:
         )
 
     def _executor(self, plan: Plan, lease: Lease) -> Executor:
-        return LocalExecutor(plan=plan, lease=lease, state_dir=self.project.state_dir, logs=self.project.logs)
+        marker = Marker(lease.run_id, lease.holder, lease.term, os.environ.get(VARIABLE, ""))
+        return LocalExecutor(
+            python=plan.python,
+            python_path=plan.python_path,
+            env_for=lambda _job: ResolvedEnv({}, NullRedactor()),
+            marker=marker,
+            log=RunLog(self.project.logs / f"{lease.run_id}.log"),
+            scratch=self.project.state_dir / "tmp",
+        )
 
     def _host(self) -> Host:
         process = identify(os.getpid())
@@ -320,7 +344,8 @@ class App:
                 raise UsageError("request-refused", outcome, f"see its units: interlock units {run_id}")
             if time.monotonic() >= deadline:
                 raise LeaseHeldError(
-                    "request-pending", f"the driver of run {run_id} has not acted on it yet; it stays asked for",
+                    "request-pending",
+                    f"the driver of run {run_id} has not acted on it yet; it stays asked for",
                     f"look again: interlock status {run_id}",
                 )
 
@@ -387,9 +412,9 @@ def _user() -> str:
 
 
 def open_project(project: str | Path | None = None) -> App:
-    """Open the project at or above `project` (the current folder by default). Raises ConfigError, UsageError."""
-    paths = find_project(Path(project) if project is not None else Path.cwd())
-    config, diagnostics = load_config(paths)
-    if config is None:
-        raise ConfigError(tuple(diagnostics))
-    return App(paths, config)
+    """Open the project whose root is `project`, else the one at or above the current folder.
+
+    Raises ConfigError with all faults of `interlock.toml`, and UsageError when the folder is not there.
+    """
+    paths = find_project(Path.cwd()) if project is None else project_at(Path(project))
+    return App(paths, require_config(paths))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from interlock.decide.outcome import may_retry
 from interlock.decide.schedule import Now
 from interlock.decide.values import UnresolvedError
 from interlock.decide.work import base_hash, input_hash, next_round, shared
@@ -19,6 +20,7 @@ from interlock.model.states import AttemptState, Reason, RunState, StepState, Un
 
 ASKED_AGAIN: Final = frozenset({"check_unavailable", "probe_unavailable"})
 """Reasons of a blocked step that the next `run` asks again."""
+_REASONS: Final = frozenset(Reason)
 
 
 def close_lost(snap: Snapshot, now: Now) -> list[ev.Event]:
@@ -82,7 +84,7 @@ def retry_left(snap: Snapshot) -> list[Step]:
 
 
 def _has_retry(spec: PlanStep, unit: Unit) -> bool:
-    return unit.retries < spec.retry.max and (not spec.retry.on or unit.reason in spec.retry.on)
+    return unit.reason in _REASONS and may_retry(spec.retry, Reason(unit.reason), unit.retries)
 
 
 def reopen(snap: Snapshot, now: Now) -> list[ev.Event]:

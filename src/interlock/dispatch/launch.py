@@ -86,7 +86,7 @@ class Launcher:
             return attempt.never_began(reason, f"`{place}` could not be written: {error.strerror}")
         finally:
             with contextlib.suppress(OSError):
-                os.unlink(context)  # noqa: PTH108 - bytes, at half the cost
+                os.unlink(context)
 
     def _run(self, attempt: Attempt, shared: _Shared, poller: select.poll, wake_fd: int, context: bytes) -> Outcome:
         request = attempt.request

@@ -126,6 +126,6 @@ class CommandRunner:
     def _carry_out(self, attempt: Attempt, poller: select.poll, woken: int) -> Outcome:
         try:
             return self._launcher.carry_out(attempt, poller, woken)
-        except Exception as error:  # noqa: BLE001 - a fault of ours must end as an outcome, or the run would wait for ever
+        except Exception as error:
             text = f"interlock failed to carry out the attempt: {type(error).__name__}: {error}"
             return attempt.never_began(Reason.DISPATCH_ERROR, text, answered=attempt.process is None)

@@ -11,7 +11,7 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -21,7 +21,7 @@ from interlock.dispatch.base import EnvAudit, Job, Outcome, Report, Request, Sta
 from interlock.dispatch.log import FLUSH_AFTER_S, RunLog
 from interlock.dispatch.markers import VARIABLE, Marker
 from interlock.dispatch.python_jobs import SharedJob, SharedJobs
-from interlock.dispatch.python_link import NoWorkerError
+from interlock.dispatch.python_link import Interpreter, NoWorkerError
 from interlock.dispatch.python_outcome import Ending
 from interlock.dispatch.python_peer import NEVER, Peer
 from interlock.dispatch.python_places import EPOLLOUT, Places
@@ -47,9 +47,7 @@ class PythonPool:
     def __init__(
         self,
         *,
-        python: Sequence[str],
-        folders: Sequence[str],
-        env: Mapping[bytes, bytes],
+        interpreter: Interpreter,
         env_for: Callable[[Job], ResolvedEnv],
         marker: Marker,
         log: RunLog,
@@ -63,8 +61,8 @@ class PythonPool:
         self._post = post
         self._jobs = SharedJobs(env_for, marker, post, self._resolved)
         self._audited: set[str] = set()
-        marked = {**env, VARIABLE.encode(): marker.value("zygote").encode()}
-        self._places = Places(tuple(python), tuple(folders), marked, log, poller, self._ended)
+        marked = {**interpreter.env, VARIABLE.encode(): marker.value("zygote").encode()}
+        self._places = Places(interpreter._replace(env=marked), log, poller, self._ended)
         self.sockets: Final = self._places.sockets
         self.offer: Final = self._places.offer
         self.take_back: Final = self._places.take_back
@@ -144,8 +142,7 @@ class PythonPool:
         return (self._marker.prefix + request.dispatch).encode()
 
     def _wake_at(self, due: float) -> None:
-        if due < self.next_tick:
-            self.next_tick = due
+        self.next_tick = min(self.next_tick, due)
 
     def _refuse(self, request: Request, reason: Reason, error: str) -> None:
         now_ms = _now_ms()

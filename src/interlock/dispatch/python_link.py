@@ -14,7 +14,6 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
 from typing import IO, Final, NamedTuple
 
 from interlock.dispatch import python_zygote
@@ -30,6 +29,14 @@ class NoWorkerError(Exception):
     """No worker can be had; the message says why."""
 
 
+class Interpreter(NamedTuple):
+    """What runs the functions: argv prefix, folders before its own path, environment."""
+
+    argv: tuple[str, ...]
+    folders: tuple[str, ...]
+    env: dict[bytes, bytes]
+
+
 class Ends(NamedTuple):
     """The driver's ends of what connects it with one worker."""
 
@@ -42,24 +49,24 @@ class Ends(NamedTuple):
 class Link:
     """One zygote. Raises NoWorkerError when it cannot be started."""
 
-    def __init__(self, python: Sequence[str], folders: Sequence[str], env: Mapping[bytes, bytes]) -> None:
+    def __init__(self, interpreter: Interpreter) -> None:
         self._ended: list[tuple[int, int]] = []
         self.dead = False
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the link
-        argv = [*python, python_zygote.__file__, str(theirs.fileno()), *folders]
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()
+        argv = [*interpreter.argv, python_zygote.__file__, str(theirs.fileno()), *interpreter.folders]
         try:
-            self._process = self._spawn(argv, theirs.fileno(), env)
+            self._process = self._spawn(argv, theirs.fileno(), interpreter.env)
         except (OSError, ValueError) as error:
             self.control.close()
             self._stderr.close()
             text = error.strerror if isinstance(error, OSError) else str(error)
-            raise NoWorkerError(f"{python[0] if python else 'python'}: {text}") from error
+            raise NoWorkerError(f"{argv[0]}: {text}") from error
         finally:
             theirs.close()
-        self.control.setblocking(False)  # noqa: FBT003 - takes it by place only
+        self.control.setblocking(False)
 
-    def _spawn(self, argv: list[str], control: int, env: Mapping[bytes, bytes]) -> subprocess.Popen[bytes]:
+    def _spawn(self, argv: list[str], control: int, env: dict[bytes, bytes]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
@@ -80,8 +87,7 @@ class Link:
         ends: list[tuple[socket.socket, int, int]] = []
         forked: list[Ends] = []
         try:
-            for _ in range(count):
-                ends.append(self._ask())
+            ends.extend(self._ask() for _ in range(count))
             until = time.monotonic() + START_TIMEOUT_S
             while len(forked) < count:
                 pid = self._forked(until)
@@ -101,9 +107,9 @@ class Link:
         out, out_theirs = os.pipe()
         err, err_theirs = os.pipe()
         try:
-            ours.setblocking(False)  # noqa: FBT003 - takes it by place only
-            os.set_blocking(out, False)  # noqa: FBT003 - as above
-            os.set_blocking(err, False)  # noqa: FBT003 - as above
+            ours.setblocking(False)
+            os.set_blocking(out, False)
+            os.set_blocking(err, False)
             socket.send_fds(self.control, [b"F"], [theirs.fileno(), out_theirs, err_theirs])
         except OSError:
             ours.close()

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import select
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from interlock.dispatch.base import Request
 from interlock.dispatch.log import RunLog
-from interlock.dispatch.python_link import Link, NoWorkerError
+from interlock.dispatch.python_link import Interpreter, Link, NoWorkerError
 from interlock.dispatch.python_peer import Peer
 from interlock.model.events import Process
 
@@ -26,14 +26,12 @@ class Places:
 
     def __init__(
         self,
-        python: Sequence[str],
-        folders: Sequence[str],
-        env: Mapping[bytes, bytes],
+        interpreter: Interpreter,
         log: RunLog,
         poller: select.epoll,
         ended: Callable[[Peer, int | None], None],
     ) -> None:
-        self._start: Final = (python, folders, env)
+        self._interpreter: Final = interpreter
         self._log = log
         self._poller = poller
         self._ended = ended
@@ -87,7 +85,7 @@ class Places:
 
     def _fork(self, count: int) -> None:
         if self._link is None:
-            self._link = Link(*self._start)
+            self._link = Link(self._interpreter)
             self._watch(self._link.control.fileno(), self._on_news)
         try:
             forked = self._link.fork(count)

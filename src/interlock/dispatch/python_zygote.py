@@ -105,7 +105,7 @@ class Zygote:
             os.dup2(err, 2)
             os.close(out)
             os.close(err)
-            os.set_inheritable(answers, False)  # noqa: FBT003 - os takes it by place only
+            os.set_inheritable(answers, False)
             self.program.Worker(answers).serve()
         finally:
             self.program.flush()
@@ -140,8 +140,8 @@ def _kill_group(pid: int) -> None:
 
 def _load(path: str) -> ModuleType:
     spec = util.spec_from_file_location("interlock_worker", path)
-    assert spec  # noqa: S101 - a path that ends in .py always has one
-    assert spec.loader  # noqa: S101 - as above
+    assert spec
+    assert spec.loader
     module = util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -151,7 +151,7 @@ def main() -> None:
     """Become the zygote: `python_zygote.py CONTROL_FD [FOLDER...]`."""
     program = _load(__file__.replace("python_zygote", "python_worker"))
     control = socket.socket(fileno=int(sys.argv[1]))
-    os.set_inheritable(control.fileno(), False)  # noqa: FBT003 - os takes it by place only
+    os.set_inheritable(control.fileno(), False)
     sys.path[0:0] = sys.argv[2:]
     sys.argv[1:] = []
     for stream in (sys.stdout, sys.stderr):

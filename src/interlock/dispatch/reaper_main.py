@@ -40,7 +40,7 @@ def _read(path: str) -> bytes:
 def pids() -> list[int]:
     """Every process there is; nothing where there is no /proc."""
     try:
-        return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - pathlib is not needed here
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
     except OSError:
         return []
 
@@ -60,7 +60,7 @@ def _origin(pid: int) -> tuple[int, bytes]:
     """Return the parent and the start time of a running process; (0, b"") when it ended."""
     raw = _read(f"/proc/{pid}/stat")
     fields = raw[raw.rfind(b")") + 2 :].split()
-    if len(fields) < 20 or fields[0] in (b"Z", b"X"):  # noqa: PLR2004 - the start time is the 20th after the name
+    if len(fields) < 20 or fields[0] in (b"Z", b"X"):
         return 0, b""
     return int(fields[1]), fields[19]
 
@@ -112,7 +112,7 @@ def sweep(wanted: Callable[[bytes], bool], give_up_s: float = _GIVE_UP_S) -> int
     killed: set[int] = set()
     clean = 0
     until = time.monotonic() + give_up_s
-    while clean < 2 and time.monotonic() < until:  # noqa: PLR2004 - two clean scans, see above
+    while clean < 2 and time.monotonic() < until:
         everyone = pids()
         roots = {pid for pid in everyone if pid not in spared and (marker := marker_of(pid)) and wanted(marker)}
         clean = 0 if roots else clean + 1
@@ -120,7 +120,7 @@ def sweep(wanted: Callable[[bytes], bool], give_up_s: float = _GIVE_UP_S) -> int
             origins = {pid: _origin(pid) for pid in everyone}
             doomed = with_descendants(roots, {pid: parent for pid, (parent, _) in origins.items()}) - spared
             killed |= {pid for pid in doomed if origins[pid][1] and _kill(pid, origins[pid][1])}
-        if clean < 2:  # noqa: PLR2004 - as above
+        if clean < 2:
             time.sleep(_BETWEEN_SCANS_S)
     return len(killed)
 

@@ -50,7 +50,7 @@ def _read_rows() -> dict[int, tuple[Stat, bytes]]:
 
 
 def _read_rows_by_psutil() -> dict[int, tuple[Stat, bytes]]:
-    import psutil  # noqa: PLC0415 - only where there is no /proc
+    import psutil
 
     rows = {}
     for process in psutil.process_iter():
@@ -82,17 +82,22 @@ class Tree:
     def __init__(self, leader: int, mark: bytes) -> None:
         self._leader = leader
         self._mark = mark
+        self._known: dict[int, int] = {}
+        """Start times of the members last seen: a member stays one when its parent dies."""
 
     def members(self, max_age_s: float = _FRESH_S) -> list[Stat]:
         """Return the running members, as seen at most `max_age_s` ago."""
         rows = _table.rows(time.monotonic() - max_age_s)
-        roots = {
-            pid
-            for pid, (stat, mark) in rows.items()
-            if self._leader in (pid, stat.pgid, stat.sid) or (mark and self._mark in mark.split(b" "))
-        }
+        roots = {pid for pid, (stat, mark) in rows.items() if self._is_root(stat, mark)}
         family = with_descendants(roots, {pid: stat.ppid for pid, (stat, _) in rows.items()})
-        return [rows[pid][0] for pid in family if pid in rows and pid != os.getpid()]
+        members = [rows[pid][0] for pid in family if pid in rows and pid != os.getpid()]
+        self._known = {stat.pid: stat.start_ticks for stat in members}
+        return members
+
+    def _is_root(self, stat: Stat, mark: bytes) -> bool:
+        if self._leader in (stat.pid, stat.pgid, stat.sid) or self._known.get(stat.pid) == stat.start_ticks:
+            return True
+        return bool(mark) and self._mark in mark.split(b" ")
 
     def cpu_ticks(self) -> int:
         """Return the processor time that the tree has used so far."""
@@ -107,8 +112,10 @@ class Tree:
 
     def signal(self, number: signal.Signals) -> None:
         """Signal the group, and each member that left it."""
+        # looked up first: a parent that dies of the signal leaves no trace of its children
+        members = self.members()
         self.signal_group(number)
-        for stat in self.members():
+        for stat in members:
             if stat.pgid != self._leader:
                 _signal_process(stat, number)
 
@@ -120,8 +127,8 @@ class Tree:
         """SIGKILL until nothing is left; False when something could not be killed within 5 s."""
         until = time.monotonic() + _STUCK_S
         while True:
-            self.signal_group(signal.SIGKILL)
             members = self.members(0.0)
+            self.signal_group(signal.SIGKILL)
             if not members and self.gone():
                 return True
             for stat in members:

@@ -78,6 +78,10 @@ class Unit:
         self.result: bytes | None = None
         self.verdict: ev.Verdict | None = None
 
+    def waits_until(self, at: int) -> bool:
+        """Tell whether the unit is in backoff until exactly then."""
+        return self.state is UnitState.WAITING and self.not_before == at
+
 
 class Step:
     """One step as the loop sees it. `work[i]` is the last unit of item i (of a solo step: `work[0]`)."""
@@ -232,7 +236,7 @@ def _leave_ready(step: Step, unit: Unit) -> None:
 def _drop_stale(step: Step) -> None:
     """Rebuild the heap's head: entries of units that left backoff go when they reach the top."""
     backoff = step.backoff
-    while backoff and step.units[backoff[0][1]].state is not UnitState.WAITING:
+    while backoff and not step.units[backoff[0][1]].waits_until(backoff[0][0]):
         heapq.heappop(backoff)
 
 

@@ -84,7 +84,7 @@ def _flag(source: Source, node: Mapping) -> bool | None:
     return False if flag is UNSET else flag
 
 
-def _with_default(source: Source, param: Param, node: Node | None, schema: Any) -> Param:  # noqa: ANN401 - a JSON Schema
+def _with_default(source: Source, param: Param, node: Node | None, schema: Any) -> Param:
     if node is None:
         return param
     if param.required:

@@ -62,7 +62,7 @@ def is_null(node: Node) -> bool:
     return isinstance(node, Scalar) and node.plain and node.text in _NULLS
 
 
-def to_json(node: Node, source: Source, schema: object = None) -> Any:  # noqa: ANN401 - any JSON value
+def to_json(node: Node, source: Source, schema: object = None) -> Any:
     """Return `node` as a JSON value; `schema` says where text is wanted. A number that is not JSON is reported."""
     if isinstance(node, Sequence):
         items = schema.get("items") if isinstance(schema, dict) else None

@@ -110,7 +110,7 @@ _ANY_TEXT: Final = {
 Path = tuple[str | int, ...]
 
 
-def read_schema(source: Source, node: Node, what: str) -> Any | UnsetType:  # noqa: ANN401 - a schema is any JSON object
+def read_schema(source: Source, node: Node, what: str) -> Any | UnsetType:
     """Return the schema at `node` as JSON, or UNSET when it is not one; then it was reported."""
     if isinstance(node, Scalar) and isinstance(_value(node), bool):
         return resolve(node)
@@ -127,7 +127,7 @@ def read_schema(source: Source, node: Node, what: str) -> Any | UnsetType:  # no
     return UNSET if walk.faults or faults else schema
 
 
-def compiled(schema: Any) -> jsonschema_rs.Draft202012Validator:  # noqa: ANN401 - any JSON Schema
+def compiled(schema: Any) -> jsonschema_rs.Draft202012Validator:
     """Return the validator of a schema that `read_schema` passed: formats asserted, nothing fetched."""
     return jsonschema_rs.Draft202012Validator(schema, validate_formats=True, ignore_unknown_formats=False, offline=True)
 
@@ -143,7 +143,7 @@ class _Walk:
         self._anchors: set[str] = set()
         self._has_ids = False
 
-    def schema(self, node: Node, path: Path) -> Any:  # noqa: ANN401 - any JSON value, the meta-schema judges it
+    def schema(self, node: Node, path: Path) -> Any:
         """Convert a subschema."""
         self._places[path] = node.place
         if not isinstance(node, Mapping):
@@ -166,7 +166,7 @@ class _Walk:
         self._note(found, path)
         return found
 
-    def _keyword(self, key: str, node: Node, path: Path, *, wants_text: bool) -> Any:  # noqa: ANN401 - as above
+    def _keyword(self, key: str, node: Node, path: Path, *, wants_text: bool) -> Any:
         if key in _ONE:
             return self.schema(node, path)
         if key in _MANY and isinstance(node, Sequence):
@@ -213,7 +213,7 @@ class _Walk:
             path = path[:-1]
         return self._places[path]
 
-    def report_refused(self, schema: Any, what: str) -> int:  # noqa: ANN401 - as above
+    def report_refused(self, schema: Any, what: str) -> int:
         """Report what the meta-schema refuses; return how many faults that were."""
         # a keyword can be refused by several vocabularies; the first refusal of a place says enough
         refused = {tuple(error.instance_path): error for error in reversed(list(_META.iter_errors(schema)))}
@@ -222,7 +222,7 @@ class _Walk:
             self._source.error(self.place(path), "bad-schema", f"{what}: {message}", hint)
         return len(refused)
 
-    def report_references(self, schema: Any) -> bool:  # noqa: ANN401 - as above
+    def report_references(self, schema: Any) -> bool:
         """Report references that leave the document or lead nowhere, and tell whether there were any."""
         if self._has_ids:
             return False
@@ -237,7 +237,7 @@ class _Walk:
                 self._fault(self.place(path), "dead-reference", f"'{shown(reference)}' leads nowhere", hint)
         return self.faults > before
 
-    def report_uncompiled(self, schema: Any, what: str) -> None:  # noqa: ANN401 - as above
+    def report_uncompiled(self, schema: Any, what: str) -> None:
         """Report what only compiling finds, such as a reference from one `$id` to another."""
         try:
             compiled(schema)
@@ -256,7 +256,7 @@ def _wanted(key: str, node: Node, *, wants_text: bool) -> object:
     return {"items": {"type": "string"}} if wants_text and key in _LIKE_VALUES else None
 
 
-def _leads_somewhere(schema: Any, fragment: str, anchors: set[str]) -> bool:  # noqa: ANN401 - any JSON value
+def _leads_somewhere(schema: Any, fragment: str, anchors: set[str]) -> bool:
     if not fragment.startswith("/"):
         return not fragment or fragment in anchors
     for part in fragment[1:].split("/"):

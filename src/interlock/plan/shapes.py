@@ -20,7 +20,7 @@ _PRIMITIVES: Final = frozenset({"string", "number", "integer", "boolean", "null"
 _TEXT: Final = {"type": ["string", "null"]}
 
 
-def declared_shape(of: Param | Draft) -> Any:  # noqa: ANN401 - any JSON Schema
+def declared_shape(of: Param | Draft) -> Any:
     """Return the schema of a param's value or a step's artifact; `True` when nothing is known."""
     if isinstance(of, Param):
         return msgspec.json.decode(of.schema_json)
@@ -36,7 +36,7 @@ def declared_shape(of: Param | Draft) -> Any:  # noqa: ANN401 - any JSON Schema
     return single if of.map.reducer == "vote" else {"type": "object"}
 
 
-def report_shape(source: Source, link: Link, schema: Any) -> None:  # noqa: ANN401 - any JSON Schema
+def report_shape(source: Source, link: Link, schema: Any) -> None:
     """Report the first part of the link that can't be there, or a value that can't be what is wanted."""
     walked = f"{link.ref.root}.{link.ref.name}" + (".output" if link.ref.root == "steps" else "")
     for part in link.ref.path:
@@ -58,7 +58,7 @@ def report_shape(source: Source, link: Link, schema: Any) -> None:  # noqa: ANN4
         source.error(link.place, "impossible-reference", message)
 
 
-def _types(schema: Any) -> set[str] | None:  # noqa: ANN401 - as above
+def _types(schema: Any) -> set[str] | None:
     kind = schema.get("type") if isinstance(schema, dict) else None
     if isinstance(kind, str):
         return {kind}
@@ -69,7 +69,7 @@ def _said(types: set[str]) -> str:
     return listed(sorted(types))
 
 
-def _fault(schema: Any, part: str | int) -> tuple[str, str] | None:  # noqa: ANN401 - as above
+def _fault(schema: Any, part: str | int) -> tuple[str, str] | None:
     """Return why no value of `schema` has `part`."""
     types = _types(schema)
     wanted = "array" if isinstance(part, int) else "object"
@@ -84,7 +84,7 @@ def _fault(schema: Any, part: str | int) -> tuple[str, str] | None:  # noqa: ANN
     return None
 
 
-def _below(schema: Any, part: str | int) -> Any:  # noqa: ANN401 - as above
+def _below(schema: Any, part: str | int) -> Any:
     if not isinstance(schema, dict):
         return True
     if isinstance(part, int):

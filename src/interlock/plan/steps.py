@@ -238,7 +238,7 @@ def _read_schemas(
         draft.map = msgspec.structs.replace(draft.map, item_schema_json=dumps(draft.item_schema).decode())
 
 
-def _both(first: Any, second: Any) -> Any:  # noqa: ANN401 - JSON Schemas or UNSET
+def _both(first: Any, second: Any) -> Any:
     """Return the schema of what must fit both."""
     if first is UNSET or second is UNSET or first == second:
         return second if first is UNSET else first

@@ -116,7 +116,7 @@ def _without_tab(text: str, place: Place) -> str:
     return "\n".join(lines)
 
 
-class _Fault(Exception):  # noqa: N818 - it carries a finding to the one place that reports it, and is no error of ours
+class _Fault(Exception):
     def __init__(self, place: Place, code: str, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.place, self.code, self.message, self.hint = place, code, message, hint
@@ -147,7 +147,7 @@ class _Composer:
             return fault
         except MarkedYAMLError as error:
             return self._syntax(error, text)
-        except Exception as error:  # noqa: BLE001 - the scanner has more ways to fail than it declares (chr of a huge escape)
+        except Exception as error:
             return _Fault(self._last, "yaml-syntax", f"not YAML: {shown(str(error)) or type(error).__name__}")
         return None
 
@@ -176,7 +176,7 @@ class _Composer:
         context = f" {shown(error.context)}" if error.context and error.problem else ""
         return _Fault(place, "yaml-syntax", f"not YAML: {problem}{context}")
 
-    def _node(self, event: Any, depth: int) -> tuple[Node, int]:  # noqa: ANN401 - the library's events are untyped
+    def _node(self, event: Any, depth: int) -> tuple[Node, int]:
         """Return the node that `event` starts, and its height."""
         self._last = place = self._place(event)
         if isinstance(event, ev.AliasEvent):
@@ -193,7 +193,7 @@ class _Composer:
             self._anchors[anchor] = (node, self._count - before, height)
         return node, height
 
-    def _content(self, event: Any, place: Place, depth: int) -> tuple[Node, int]:  # noqa: ANN401 - as above
+    def _content(self, event: Any, place: Place, depth: int) -> tuple[Node, int]:
         if isinstance(event, ev.ScalarEvent):
             return self._scalar(event, place), 1
         if isinstance(event, ev.SequenceStartEvent):
@@ -253,7 +253,7 @@ class _Composer:
             raise _Fault(place, "too-deep", f"more than {MAX_DEPTH} levels of nesting")
         return node, height
 
-    def _scalar(self, event: Any, place: Place) -> Scalar:  # noqa: ANN401 - as above
+    def _scalar(self, event: Any, place: Place) -> Scalar:
         text = event.value.translate(self._restore)
         plain = event.style is None or event.style == ""
         tag = str(event.tag) if event.tag else ""
@@ -274,7 +274,7 @@ class _Composer:
             self._source.error(place, "lone-surrogate", "a lone surrogate is not text")
         return joined
 
-    def _check_tag(self, event: Any, place: Place, kind: str) -> None:  # noqa: ANN401 - as above
+    def _check_tag(self, event: Any, place: Place, kind: str) -> None:
         tag = str(event.tag) if event.tag else ""
         if tag not in {"", "!", _TAG + kind}:
             self._foreign_tag(tag, place)
@@ -283,7 +283,7 @@ class _Composer:
         written = shown(tag.replace(_TAG, "!!"))
         self._source.error(place, "unknown-tag", f"the tag '{written}' is not used here", "remove it")
 
-    def _place(self, event: Any) -> Place:  # noqa: ANN401 - as above
+    def _place(self, event: Any) -> Place:
         start, end = event.start_mark, event.end_mark
         if not isinstance(event, ev.ScalarEvent | ev.AliasEvent):
             return Place(start.line + 1, start.column + 1)

@@ -20,6 +20,7 @@ from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import Marker
 from interlock.dispatch.process import CommandRunner
 from interlock.dispatch.python import PythonPool
+from interlock.dispatch.python_link import Interpreter
 from interlock.dispatch.reaper import Reaper
 from interlock.dispatch.reaper_main import sweep
 from interlock.dispatch.redact_base import ResolvedEnv
@@ -28,9 +29,11 @@ from interlock.model.plan import PythonFunction
 
 _EVENTS: Final = 1_024
 _GATHER_S: Final = 0.001
-"""Units that take longer than this are not waited for together."""
+_GATHER_MS: Final = 1
+"""Only units that took no longer than this are gathered: for slower ones the wait would cost more than a commit."""
 _GATHER_FROM: Final = 4
 """In flight: below, one commit for each outcome costs less than waiting for company."""
+_GATHER_SHARE: Final = 0.75
 
 
 class LocalExecutor:
@@ -60,13 +63,9 @@ class LocalExecutor:
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poller = select.epoll()
         self._poller.register(self._event, select.EPOLLIN)
-        self._commands = CommandRunner(
-            self._post, env_for, log, scratch, marker, environ=environ, reaper=self._reaper
-        )
+        self._commands = CommandRunner(self._post, env_for, log, scratch, marker, environ=environ, reaper=self._reaper)
         self._pool = PythonPool(
-            python=python,
-            folders=python_path,
-            env=base,
+            interpreter=Interpreter(tuple(python), tuple(python_path), base),
             env_for=env_for,
             marker=marker,
             log=log,
@@ -99,7 +98,7 @@ class LocalExecutor:
         """Return what has happened. Many short units in flight are gathered, for fewer and bigger commits."""
         until = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
-            self._poll(until)
+            self._poll(0.0 if self._ready else until)
             if self._woken or self._ready or (until is not None and time.monotonic() >= until):
                 break
         self._woken = False
@@ -109,14 +108,21 @@ class LocalExecutor:
         return ready
 
     def _gather(self) -> None:
-        pass
+        first = self._ready[0] if self._ready else None
+        if type(first) is not Outcome or not first.is_json or first.ended_at - first.started_at > _GATHER_MS:
+            return
+        total = len(self._ready) + self._pool.in_flight
+        if total < _GATHER_FROM:
+            return
+        before = 0
+        while before < len(self._ready) < total * _GATHER_SHARE:
+            before = len(self._ready)
+            self._poll(time.monotonic() + _GATHER_S)
 
     def _poll(self, until: float | None) -> None:
         """Handle what is there, waiting until something is, or the earlier of `until` and the pool's next tick."""
         now = time.monotonic()
         due = self._pool.next_tick if until is None else min(until, self._pool.next_tick)
-        if self._ready:
-            due = now
         events = self._poller.poll(None if due == float("inf") else max(0.0, due - now), _EVENTS)
         now_ms = time.time_ns() // 1_000_000
         sockets = self._pool.sockets

@@ -211,7 +211,7 @@ class Store(Protocol):
         """The lease as it stands, released or not."""
         ...
 
-    def take_lease(self, lease: Lease, over: Lease) -> bool:
+    def take_lease(self, lease: Lease, over: Lease | None) -> bool:
         """Write `lease` if the row still equals `over` (holder, term, released, renewed_ms) and the term rises.
 
         False when somebody was faster: another taker, or the holder itself that renewed or released.

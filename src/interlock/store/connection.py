@@ -23,16 +23,13 @@ from interlock.errors import StoreError
 from interlock.store.artifacts import sync_folder
 from interlock.store.faults import busy, reading, translated
 from interlock.store.migrate import check, migrate
+from interlock.store.mounts import mount_table, network_filesystem
 
 BUSY_MS: Final = 10_000
 _CHECKPOINT_PAGES: Final = 4_000
 _WAL_KEPT_BYTES: Final = 64 * 1024 * 1024
 _CACHE_KIB: Final = 16 * 1024
 _RETRY_S: Final = 0.01
-_NETWORK: Final = frozenset(
-    "nfs nfs4 cifs smb2 smb3 smbfs 9p afs ceph glusterfs lustre beegfs gpfs ocfs2 gfs2 ncpfs vboxsf fuse.sshfs "
-    "fuse.glusterfs fuse.ceph fuse.s3fs fuse.rclone fuse.gcsfuse fuse.smbnetfs fuse.davfs davfs".split()  # noqa: SIM905 - a word list reads better than fifty quotes
-)
 
 
 class Connection:
@@ -152,7 +149,7 @@ def _raw(uri: str, busy_ms: int) -> sqlite3.Connection:
 
 
 def _set_journal_mode(found: Connection, busy_ms: int) -> None:
-    kind = network_filesystem(found.path, _mounts())
+    kind = network_filesystem(found.path, mount_table())
     wanted = "delete" if kind else "wal"
     if kind:
         found.notice = (
@@ -183,11 +180,13 @@ def open_read_only(path: Path, busy_ms: int) -> Connection:
     found.read_only = True
     try:
         with reading(path):
-            if check(found.raw, path) == 0:
-                raise StoreError("no-journal", f"the journal {path} is empty", "start a run first")
+            version = check(found.raw, path)
     except BaseException:
         found.close()
         raise
+    if version == 0:
+        found.close()
+        raise StoreError("no-journal", f"the journal {path} is empty", "start a run first")
     return found
 
 
@@ -220,26 +219,3 @@ def _copied(path: Path, wal: Path, busy_ms: int) -> Connection:
         raise
     found.use_copy(folder)
     return found
-
-
-def _mounts() -> str:
-    try:
-        return Path("/proc/self/mounts").read_text(encoding="utf-8", errors="surrogateescape")
-    except OSError:
-        return ""
-
-
-def network_filesystem(path: Path, mounts: str) -> str:
-    """The type of the network file system that `path` lies on, by a mount table; empty for a local one."""
-    real = os.path.realpath(path)
-    best, kind = "", ""
-    for line in mounts.splitlines():
-        fields = line.split(" ")
-        if len(fields) < 3:  # noqa: PLR2004 - device, place, type
-            continue
-        place = fields[1].replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
-        inside = real == place or real.startswith(place.rstrip("/") + "/")
-        # of mounts on one place the later one counts
-        if inside and len(place) >= len(best):
-            best, kind = place, fields[2]
-    return kind if kind in _NETWORK else ""

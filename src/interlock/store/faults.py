@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -20,9 +20,6 @@ from interlock.errors import JournalBusyError, JournalCorruptError, StoreError
 _PRIMARY: Final = 0xFF
 _SHORT_READ: Final = 522
 """SQLITE_IOERR_SHORT_READ: the file ends inside a page."""
-_DAMAGE: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-_BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-_DENIED: Final = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH})
 _FULL_ERRNO: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _DENIED_ERRNO: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
@@ -56,7 +53,7 @@ def reading(path: Path) -> Iterator[None]:
             raise corrupt(path, str(error)) from error
 
 
-def corrupt(path: Path, what: str) -> JournalCorruptError:
+def corrupt(path: Path, what: object) -> JournalCorruptError:
     """The journal is damaged; say what was seen and how to look closer."""
     return JournalCorruptError(
         "journal-corrupt",
@@ -67,37 +64,36 @@ def corrupt(path: Path, what: str) -> JournalCorruptError:
 
 def from_sqlite(error: sqlite3.Error, path: Path) -> StoreError:
     """The StoreError for an error of SQLite, by its code."""
-    code = getattr(error, "sqlite_errorcode", None)
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    if code is None and "UTF-8" in str(error):
+        # the module that reads rows, not SQLite, says this
+        return corrupt(path, str(error))
     if code is None:
-        return _without_code(error, path)
-    primary = code & _PRIMARY
-    if primary in _DAMAGE or code == _SHORT_READ:
+        return _unknown(path, error)
+    if code == _SHORT_READ:
         return corrupt(path, str(error))
-    if primary in _BUSY:
-        return busy(path)
-    if primary == sqlite3.SQLITE_FULL:
-        return full(path)
-    if primary in _DENIED:
-        return denied(path, str(error))
-    if primary == sqlite3.SQLITE_CANTOPEN:
-        return StoreError(
-            "journal-unopenable", f"cannot open the journal {path}: {error}", f"check the permissions of {path.parent}"
-        )
-    if primary in (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH):
-        return BadRowError("bad-row", f"the journal {path} refuses a row: {error}")
-    if primary == sqlite3.SQLITE_IOERR:
-        return StoreError(
-            "journal-io",
-            f"reading or writing the journal {path} failed: {error}",
-            "check the disk (full, quota, unplugged, failing) and run the same command again",
-        )
+    return _BY_CODE.get(code & _PRIMARY, _unknown)(path, error)
+
+
+def _unknown(path: Path, error: object) -> StoreError:
     return StoreError("journal-error", f"the journal {path} cannot be used: {error}")
 
 
-def _without_code(error: sqlite3.Error, path: Path) -> StoreError:
-    if "UTF-8" in str(error):
-        return corrupt(path, str(error))
-    return StoreError("journal-error", f"the journal {path} cannot be used: {error}")
+def _unopenable(path: Path, error: object) -> StoreError:
+    hint = f"check the permissions of {path.parent}"
+    return StoreError("journal-unopenable", f"cannot open the journal {path}: {error}", hint)
+
+
+def _io(path: Path, error: object) -> StoreError:
+    return StoreError(
+        "journal-io",
+        f"reading or writing {path} failed: {error}",
+        "check the disk (full, quota, unplugged, failing) and run the same command again",
+    )
+
+
+def _bad_row(path: Path, error: object) -> StoreError:
+    return BadRowError("bad-row", f"the journal {path} refuses a row: {error}")
 
 
 def from_os(error: OSError, path: Path) -> StoreError:
@@ -106,11 +102,11 @@ def from_os(error: OSError, path: Path) -> StoreError:
     if error.errno in _FULL_ERRNO:
         return full(place)
     if error.errno in _DENIED_ERRNO:
-        return denied(place, error.strerror or str(error))
-    return StoreError("journal-io", f"{place}: {error.strerror or error}", "check the disk and the path")
+        return denied(place, error.strerror or error)
+    return _io(place, error.strerror or error)
 
 
-def busy(path: Path) -> JournalBusyError:
+def busy(path: Path, _error: object = None) -> JournalBusyError:
     """Another process holds the write lock."""
     return JournalBusyError(
         "journal-busy",
@@ -119,7 +115,7 @@ def busy(path: Path) -> JournalBusyError:
     )
 
 
-def full(path: Path) -> StoreError:
+def full(path: Path, _error: object = None) -> StoreError:
     """No room to write."""
     return StoreError(
         "journal-full",
@@ -128,6 +124,23 @@ def full(path: Path) -> StoreError:
     )
 
 
-def denied(path: Path, what: str) -> StoreError:
+def denied(path: Path, what: object) -> StoreError:
     """No permission to write."""
     return StoreError("journal-read-only", f"cannot write {path}: {what}", f"check the permissions of {path.parent}")
+
+
+_BY_CODE: Final[dict[int, Callable[[Path, object], StoreError]]] = {
+    sqlite3.SQLITE_CORRUPT: corrupt,
+    sqlite3.SQLITE_NOTADB: corrupt,
+    sqlite3.SQLITE_BUSY: busy,
+    sqlite3.SQLITE_LOCKED: busy,
+    sqlite3.SQLITE_FULL: full,
+    sqlite3.SQLITE_READONLY: denied,
+    sqlite3.SQLITE_PERM: denied,
+    sqlite3.SQLITE_AUTH: denied,
+    sqlite3.SQLITE_CANTOPEN: _unopenable,
+    sqlite3.SQLITE_CONSTRAINT: _bad_row,
+    sqlite3.SQLITE_TOOBIG: _bad_row,
+    sqlite3.SQLITE_MISMATCH: _bad_row,
+    sqlite3.SQLITE_IOERR: _io,
+}

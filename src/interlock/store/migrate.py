@@ -29,7 +29,9 @@ def check(raw: sqlite3.Connection, path: Path) -> int:
     application = raw.execute("PRAGMA application_id").fetchone()[0]
     if application != APPLICATION_ID and (found or raw.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]):
         raise StoreError(
-            "not-a-journal", f"{path} is a database, but not an interlock journal", "move it away or choose another path"
+            "not-a-journal",
+            f"{path} is a database, but not an interlock journal",
+            "move it away or choose another path",
         )
     if found > known:
         raise JournalTooNewError(

@@ -46,7 +46,7 @@ class Reader:
     def _all(self, query: str, *values: object) -> list[Any]:
         return self._db.raw.execute(self._queries[query], values).fetchall()
 
-    def _one(self, query: str, *values: object) -> Any:  # noqa: ANN401 - a row is what the query selects
+    def _one(self, query: str, *values: object) -> Any:
         return self._db.raw.execute(self._queries[query], values).fetchone()
 
     def _seq(self, run_id: str) -> int:

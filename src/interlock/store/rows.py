@@ -17,10 +17,7 @@ from interlock.store.base import AttemptRow, Census, EventRow, RequestRow, RunRo
 Tuple = tuple[Any, ...]
 _ROUTE: Final = msgspec.json.Decoder(tuple[str, ...])
 _RUN: Final = RunRow.__struct_fields__
-_UNIT: Final = (
-    "step ordinal id kind round loop index item subject input_hash state attempt retries not_before reason error result "
-    "verdict dispatch started_at ended_at"
-).split()
+_UNIT: Final = UnitRow.__struct_fields__
 
 
 def run_row(row: Tuple) -> RunRow:

@@ -93,7 +93,7 @@ class SqliteStore(Reader):
                     return str(known[0])
             head = (new.id, new.workflow, new.key, new.parent, new.plan_hash, params_hash, new.params_json)
             seq = raw.execute(self._queries["insert_run"], (*head, new.created_at)).lastrowid
-            assert seq is not None  # noqa: S101 - an INSERT that did not raise has a row
+            assert seq is not None
             batch = Batch(raw, self._queries, seq, RunState.ACTIVE, careful=False)
             batch.one("insert_plan", seq, new.plan_json)
             batch.many("insert_step", [(seq, i, step.id, step.gate) for i, step in enumerate(new.steps)])
@@ -101,8 +101,11 @@ class SqliteStore(Reader):
             batch.log([(new.created_at, RUN_CREATED, None, None, _birth(new))])
         return new.id
 
-    def take_lease(self, lease: Lease, over: Lease) -> bool:
+    def take_lease(self, lease: Lease, over: Lease | None) -> bool:
         """Write `lease` if the row still equals `over` and the term rises; False when somebody was faster."""
+        if over is None:
+            # a run is born with its lease
+            return False
         with self._db.write() as raw:
             seq = self._seq(lease.run_id)
             known = (over.holder, over.term, over.released, over.renewed_ms, lease.term)
@@ -205,7 +208,9 @@ class SqliteStore(Reader):
             state = self._one("run_state", seq)[0]
             if state not in RUN_ENDED:
                 raise StoreError(
-                    "run-not-ended", f"run {run_id} is {state} and may still go on", f"`interlock abandon {run_id}` ends it"
+                    "run-not-ended",
+                    f"run {run_id} is {state} and may still go on",
+                    f"`interlock abandon {run_id}` ends it",
                 )
             for query in _OF_A_RUN:
                 raw.execute(self._queries[query], (seq,))

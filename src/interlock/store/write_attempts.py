@@ -45,7 +45,9 @@ def start(batch: Batch, group: list[ev.AttemptStarted]) -> None:
     seq = batch.seq
     _log(
         batch,
-        _found(batch, "start_attempt", group, lambda e: (*_process(e), e.at, seq, e.step, e.unit, e.number, e.dispatch)),
+        _found(
+            batch, "start_attempt", group, lambda e: (*_process(e), e.at, seq, e.step, e.unit, e.number, e.dispatch)
+        ),
     )
 
 
@@ -60,9 +62,7 @@ def finish(batch: Batch, group: list[ev.AttemptFinished]) -> None:
     _log(batch, taken)
 
 
-def _found(
-    batch: Batch, query: str, group: list[Late], row: Callable[[Late], tuple[object, ...]]
-) -> list[Late]:
+def _found(batch: Batch, query: str, group: list[Late], row: Callable[[Late], tuple[object, ...]]) -> list[Late]:
     """Run the statement for all events and return those that met their open attempt."""
     if not batch.careful:
         if batch.many(query, [row(event) for event in group]) != len(group):

@@ -43,7 +43,7 @@ _FILE_ONLY = {"params": "-p", "params_file": "--params-file", "key": "--key", "i
 )
 @json_option("Print NDJSON: one event a line, the status last.")
 @click.pass_obj
-def command(session: Session, /, target: str, **options: Any) -> int:  # noqa: ANN401 - one value per option above
+def command(session: Session, /, target: str, **options: Any) -> int:
     """Start a new run of a workflow FILE, or continue the RUN of that id.
 
     Nothing resumes silently: a FILE always starts a new run unless --key says otherwise.

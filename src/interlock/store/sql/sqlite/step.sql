@@ -54,7 +54,6 @@ SELECT count(*) FROM unit
 WHERE run_seq = ? AND step = ? AND state IN ('pending', 'running', 'waiting', 'unknown') AND counted = 1
 
 -- name: steps
--- ?2 = 1 leaves out no content; the reader of artifact files fills in the rest.
 SELECT step, step.id, step.state, step.reason, step.detail, round, loop, gate, artifact, artifact_hash, artifact_size,
   route, started_at, step.ended_at
 FROM step JOIN run ON run.seq = step.run_seq WHERE run.id = ? ORDER BY step

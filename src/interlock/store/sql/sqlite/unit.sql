@@ -44,12 +44,15 @@ UPDATE unit SET state = ?, reason = ?, result = ?, not_before = NULL, ended_at =
 WHERE run_seq = ? AND step = ? AND ordinal = ? AND state = ?
 
 -- name: fail_waiting_units
+-- Of work the counted units, whatever round they are of; of questions those of this round and loop.
 UPDATE unit SET state = 'failed', not_before = NULL, ended_at = ?
-WHERE run_seq = ? AND step = ? AND state = 'waiting' AND round = ? AND loop = ?
+WHERE run_seq = ? AND step = ? AND state = 'waiting'
+  AND (counted = 1 OR (kind <> 'work' AND round = ? AND loop = ?))
 
 -- name: drop_pending_units
 UPDATE unit SET state = 'not_run', reason = ?, ended_at = ?
-WHERE run_seq = ? AND step = ? AND state = 'pending' AND round = ? AND loop = ?
+WHERE run_seq = ? AND step = ? AND state = 'pending'
+  AND (counted = 1 OR (kind <> 'work' AND round = ? AND loop = ?))
 
 -- name: units
 -- One page: after (step, ordinal), so that no statement stays open while the caller works.

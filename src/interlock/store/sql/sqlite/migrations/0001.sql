@@ -124,7 +124,7 @@ CREATE TABLE unit (
       WHEN 'waiting' THEN ended_at IS NULL AND not_before IS NOT NULL AND result IS NULL AND verdict IS NULL
         AND attempt > 0 AND reason IS NOT NULL
       WHEN 'unknown' THEN ended_at IS NULL AND not_before IS NULL AND result IS NULL AND verdict IS NULL AND attempt > 0
-      WHEN 'completed' THEN ended_at IS NOT NULL AND not_before IS NULL AND reason IS NULL
+      WHEN 'completed' THEN ended_at IS NOT NULL AND not_before IS NULL
       WHEN 'failed' THEN ended_at IS NOT NULL AND not_before IS NULL AND result IS NULL AND verdict IS NULL
         AND reason IS NOT NULL
       WHEN 'not_run' THEN ended_at IS NOT NULL AND not_before IS NULL AND result IS NULL AND verdict IS NULL
@@ -132,7 +132,7 @@ CREATE TABLE unit (
       ELSE 0
     END
   ),
-  CHECK (verdict IS NULL OR (kind = 'gate' AND subject IS NOT NULL))
+  CHECK (verdict IS NULL OR (kind <> 'work' AND subject IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
 
 -- Covers the census whole, and finds the few running units (whose attempts are open) among many.
