@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _open(project: Path | None) -> App:
-    from interlock.app import open_project
+    from interlock.app import open_project  # noqa: PLC0415 - help needs no engine
 
     return open_project(project)
 

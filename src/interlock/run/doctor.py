@@ -17,8 +17,6 @@ from typing import Final
 
 import msgspec
 
-from interlock.run.project import ProjectPaths
-
 _SHORT_S: Final = 10.0
 _LEAST_FREE_BYTES: Final = 100 * 1024 * 1024
 _OLDEST_SQLITE: Final = (3, 37, 0)
@@ -35,16 +33,16 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
 
 
-def examine(project: ProjectPaths) -> list[Check]:
+def check_host(root: Path, state_dir: Path) -> list[Check]:
     """Look at the interpreter, the programs, the project's folder and what the kernel offers."""
     checks: list[Callable[[], Check]] = [
         _python,
         _sqlite,
         _git,
         _shell,
-        lambda: _state_dir(project.root, project.state_dir),
-        lambda: _filesystem(project.state_dir),
-        lambda: _space(project.state_dir),
+        lambda: _state_dir(root, state_dir),
+        lambda: _filesystem(state_dir),
+        lambda: _space(state_dir),
         _proc,
         _pidfd,
         _namespaces,

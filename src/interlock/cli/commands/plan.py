@@ -23,7 +23,7 @@ _MOST_UNITS: Final = 10
 @params_options
 @json_option()
 @click.pass_obj
-def command(session: Session, /, target: str, **options: Any) -> None:
+def command(session: Session, /, target: str, **options: Any) -> None:  # noqa: ANN401 - one value per option above
     """Show what a workflow FILE would run, or what continuing a RUN would.
 
     Nothing is saved and nothing starts.

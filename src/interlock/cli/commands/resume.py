@@ -33,7 +33,7 @@ CEILINGS: Final = ("max_units", "max_tokens", "max_cost_usd", "max_duration")
 @click.option("--accept-changes", is_flag=True, help="Go on with Python modules that were changed since the start.")
 @json_option("Print NDJSON: one event a line, the status last.")
 @click.pass_obj
-def command(session: Session, /, run: str, **options: Any) -> int:
+def command(session: Session, /, run: str, **options: Any) -> int:  # noqa: ANN401 - one value per option above
     """Reopen a failed or abandoned run, or a spent gate, and drive on.
 
     What is completed stays; failed and unrun units start a new round.

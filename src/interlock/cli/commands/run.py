@@ -43,7 +43,7 @@ _FILE_ONLY = {"params": "-p", "params_file": "--params-file", "key": "--key", "i
 )
 @json_option("Print NDJSON: one event a line, the status last.")
 @click.pass_obj
-def command(session: Session, /, target: str, **options: Any) -> int:
+def command(session: Session, /, target: str, **options: Any) -> int:  # noqa: ANN401 - one value per option above
     """Start a new run of a workflow FILE, or continue the RUN of that id.
 
     Nothing resumes silently: a FILE always starts a new run unless --key says otherwise.
@@ -106,6 +106,8 @@ def _refuse_file_options(options: dict[str, Any]) -> None:
 
 def _mention_unfinished(app: App, path: Path) -> None:
     """Say that a run of the same file has not ended, and how to continue it."""
+    if not app.project.journal.exists():
+        return
     root = app.project.root
     real = path.resolve()
     name = str(real.relative_to(root)) if real.is_relative_to(root) else str(real)
