@@ -89,12 +89,12 @@ class App:
 
     @property
     def store(self) -> Store:
-        """The journal, for reading. Raises StoreError when it cannot be read."""
+        """The journal, for reading; an empty one where there is none yet. Raises StoreError when it can't be read."""
         if self._writer is not None:
             return self._writer
-        if self._reader is None:
+        if self._reader is None and self.project.journal.exists():
             self._reader = SqliteStore.open(self.project.journal, read_only=True)
-        return self._reader
+        return self._reader or SqliteStore.in_memory(self.project.state_dir)
 
     def close(self) -> None:
         """Close the journal. Idempotent."""
