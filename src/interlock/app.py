@@ -169,6 +169,9 @@ class App:
         plan = self._compile(path, on_warning)
         _, params_json = self._params(plan, params)
         store = self._open()
+        if not plan.project.id:
+            # the project got its id just now; a plan without one would never equal the next run's
+            plan = self._compile(path, None)
         running = self._running(plan.source) if if_running else None
         if running is not None:
             return self._not_twice(running, if_running)

@@ -9,13 +9,15 @@ from typing import Any
 
 import click
 
-from interlock.cli.port import App, OnEvent, Result
+from interlock.app import App
 from interlock.cli.progress.feed import Feed, Renderer
 from interlock.cli.summary import show_summary
+from interlock.run.loop import Observer
+from interlock.run.result import Result
 from interlock.views.values import SCHEMA
 
 
-def drive(app: App, start: Callable[[OnEvent], Result], *, as_json: bool) -> int:
+def drive(app: App, start: Callable[[Observer], Result], *, as_json: bool) -> int:
     """Drive through `start` with progress shown, tell how it ended, and return the exit code.
 
     The exit code is the run's own, whatever becomes of the output.

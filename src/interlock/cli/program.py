@@ -34,7 +34,7 @@ COMMANDS: Final[dict[str, str]] = {
     "config": "Show the configuration in force and where it came from.",
     "doctor": "Check this host and project.",
     "gc": "Remove old runs and what nothing refers to.",
-    "selftest": "Kill a driver at every commit and show what held.",
+    "selftest": "Show that what is promised holds on this host.",
     "completion": "Print the completion script of a shell.",
 }
 """Command and summary, in the order of help. Each stands in `commands/<name>.py` under its own name."""
