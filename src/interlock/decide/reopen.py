@@ -51,6 +51,9 @@ def _lost(step: Step, unit: Unit, now: Now, left: UnitState) -> ev.AttemptFinish
 
 def go_on(snap: Snapshot, now: Now) -> list[ev.Event]:
     """Return the events by which `interlock run RUN` continues a blocked or waiting run."""
+    if snap.run.state is RunState.FAILED:
+        failed = [step for step in snap.steps if step.state is StepState.FAILED]
+        return reopen(snap, now) if len(retry_left(snap)) == len(failed) else []
     asked = [event for step in snap.steps for event in _ask_again(step, now)]
     if snap.run.state is RunState.ACTIVE or not asked:
         return asked

@@ -33,6 +33,7 @@ from interlock.store.base import Store
 POLL_MS: Final = 500
 GRACE_S: Final = 5.0
 
+Opening = Callable[[Snapshot, Now], Sequence[ev.Event]]
 Observer = Callable[[Sequence[ev.Event], Snapshot], None]
 
 
@@ -93,10 +94,20 @@ class Loop:
         self._signals += 1
         self._executor.wake()
 
-    def drive(self, first: Sequence[ev.Event]) -> None:
-        """Run until nothing can move, or all children have ended after a stop."""
+    def drive(self, openings: Sequence[Opening], *, settle_only: bool = False) -> None:
+        """Run until nothing can move, or all children have ended after a stop.
+
+        `openings` say what changes before the first decision, each looking at what the one before left.
+        `settle_only` applies them and open requests, and dispatches nothing.
+        """
         pending: list[ev.Event] = []
-        self._add(pending, first)
+        for opening in openings:
+            self._add(pending, opening(self._snap, self._now()))
+        self._answer_requests(pending)
+        if settle_only:
+            self._part(pending)
+            self._commit(pending, [])
+            return
         while True:
             requests = self._plan_turn(pending)
             self._commit(pending, requests)
