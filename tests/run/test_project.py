@@ -87,6 +87,37 @@ def test_a_folder_of_another_user_is_passed_over_and_that_is_said(home: Path, mo
     )
 
 
+def test_another_users_configuration_in_the_folder_itself_is_refused(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = folder(home, "a")
+    (root / "interlock.toml").touch()
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with pytest.raises(UsageError) as caught:
+        find_project(root)
+    assert str(caught.value) == (
+        f"{root / 'interlock.toml'} belongs to another user (uid {owner}) and could make you run their commands"
+    )
+    assert caught.value.hint == f"if you trust it, say so: --project {root}"
+    assert project_at(root).root == root
+
+
+def test_home_can_be_worked_in_from_itself(home: Path) -> None:
+    (home / ".interlock").mkdir()
+    found = find_project(home)
+    assert (found.root, found.notices) == (home, ())
+
+
+def test_the_id_is_made_where_there_are_no_hard_links(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "operation not permitted")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    paths = project_at(folder(home, "a"))
+    assert open_state(paths) == read_project_id(paths) != ""
+
+
 def test_links_are_followed_to_the_real_folder(home: Path) -> None:
     deep = folder(home, "a")
     (home / "link").symlink_to(deep)
