@@ -1,0 +1,189 @@
+"""The driver's end of the zygote: starts it, asks it for workers, hears of their ends.
+
+Guarantees: a worker's pid and start time are known when `fork` returns; a zygote that does not come up says why
+(NoWorkerError, with what it wrote to stderr); after `close` neither it nor a worker's group is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from typing import IO, Final, NamedTuple
+
+from interlock.dispatch import python_zygote
+from interlock.dispatch.identity import identify
+from interlock.model.events import Process
+
+START_TIMEOUT_S: Final = 20.0
+_CLOSE_TIMEOUT_S: Final = 5.0
+_OLDEST: Final = 8
+
+
+class NoWorkerError(Exception):
+    """No worker can be had; the message says why."""
+
+
+class Interpreter(NamedTuple):
+    """What runs the functions: argv prefix, folders before its own path, environment."""
+
+    argv: tuple[str, ...]
+    folders: tuple[str, ...]
+    env: dict[bytes, bytes]
+
+
+class Ends(NamedTuple):
+    """The driver's ends of what connects it with one worker."""
+
+    process: Process
+    socket: socket.socket
+    out: int
+    err: int
+
+
+class Link:
+    """One zygote. Raises NoWorkerError when it cannot be started."""
+
+    def __init__(self, interpreter: Interpreter) -> None:
+        self._ended: list[tuple[int, int]] = []
+        self.dead = False
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the link
+        argv = [*interpreter.argv, python_zygote.__file__, str(theirs.fileno()), *interpreter.folders]
+        try:
+            self._process = self._spawn(argv, theirs.fileno(), interpreter.env)
+        except (OSError, ValueError) as error:
+            self.control.close()
+            self._stderr.close()
+            text = error.strerror if isinstance(error, OSError) else str(error)
+            raise NoWorkerError(f"{argv[0]}: {text}") from error
+        finally:
+            theirs.close()
+        self.control.setblocking(False)  # noqa: FBT003 - takes it by place only
+
+    def _spawn(self, argv: list[str], control: int, env: dict[bytes, bytes]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self._stderr,
+            env=env,
+            pass_fds=(control,),
+            start_new_session=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        """The zygote's pid."""
+        return self._process.pid
+
+    def fork(self, count: int) -> list[Ends]:
+        """Return `count` new workers. Raises NoWorkerError."""
+        ends: list[tuple[socket.socket, int, int]] = []
+        forked: list[Ends] = []
+        try:
+            ends.extend(self._ask() for _ in range(count))
+            until = time.monotonic() + START_TIMEOUT_S
+            while len(forked) < count:
+                pid = self._forked(until)
+                process = identify(pid) or Process(pid, 0, "")
+                forked.append(Ends(process, *ends[len(forked)]))
+        except OSError as error:
+            raise NoWorkerError(self._why(error.strerror or str(error))) from error
+        finally:
+            for sock, out, err in ends[len(forked) :]:
+                sock.close()
+                os.close(out)
+                os.close(err)
+        return forked
+
+    def _ask(self) -> tuple[socket.socket, int, int]:
+        ours, theirs = socket.socketpair()
+        out, out_theirs = os.pipe()
+        err, err_theirs = os.pipe()
+        try:
+            ours.setblocking(False)  # noqa: FBT003 - takes it by place only
+            os.set_blocking(out, False)
+            os.set_blocking(err, False)
+            socket.send_fds(self.control, [b"F"], [theirs.fileno(), out_theirs, err_theirs])
+        except OSError:
+            ours.close()
+            os.close(out)
+            os.close(err)
+            raise
+        finally:
+            theirs.close()
+            os.close(out_theirs)
+            os.close(err_theirs)
+        return ours, out, err
+
+    def _forked(self, until: float) -> int:
+        """Wait for the answer to one request."""
+        while True:
+            wait_s = until - time.monotonic()
+            if wait_s <= 0 or not select.select([self.control], [], [], wait_s)[0]:
+                self.kill()
+                raise NoWorkerError(self._why(f"gave no worker within {START_TIMEOUT_S:.0f} s"))
+            kind, pid, value = self._receive() or (0, 0, 0)
+            if kind == python_zygote.FORKED:
+                return pid
+            if kind == python_zygote.NO_FORK:
+                raise NoWorkerError(f"cannot fork a worker: {os.strerror(value)}")
+            if kind == python_zygote.READY and value < _OLDEST:
+                self.kill()
+                raise NoWorkerError(f"{self._name()} is Python 3.{value}; python: targets need 3.{_OLDEST} or newer")
+            if kind == 0:
+                raise NoWorkerError(self._why("ended"))
+
+    def _receive(self) -> tuple[int, int, int] | None:
+        """One piece of news; ends are kept for `ended`. None when the zygote is gone."""
+        try:
+            raw = self.control.recv(python_zygote.NEWS.size)
+        except ConnectionError:
+            raw = b""
+        if not raw:
+            self.dead = True
+            return None
+        news: tuple[int, int, int] = python_zygote.NEWS.unpack(raw)
+        if news[0] == python_zygote.ENDED:
+            self._ended.append(news[1:])
+        return news
+
+    def ended(self) -> list[tuple[int, int]]:
+        """Return pid and wait status of workers that ended, without waiting; `dead` is set when the zygote did."""
+        with contextlib.suppress(BlockingIOError):
+            while not self.dead and self._receive():
+                pass
+        found, self._ended = self._ended, []
+        return found
+
+    def _name(self) -> str:
+        argv = self._process.args
+        return str(argv[0]) if isinstance(argv, list) else str(argv)
+
+    def _why(self, text: str) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(0.2)
+        self._stderr.seek(0)
+        said = self._stderr.read()[-1_000:].decode(errors="replace").strip()
+        return f"{self._name()} {text}" + (f": {said}" if said else "")
+
+    def kill(self) -> None:
+        """End the zygote at once; its workers are the caller's to end."""
+        self.dead = True
+        self._process.send_signal(signal.SIGKILL)
+
+    def close(self) -> None:
+        """Let the zygote end its workers and itself. Idempotent."""
+        self.control.close()
+        try:
+            self._process.wait(_CLOSE_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._stderr.close()
