@@ -9,14 +9,11 @@ from typing import Any
 
 import pytest
 
-from interlock.errors import UsageError
 from interlock.model.canon import sha256
-from interlock.model.plan import Param
 from interlock.plan.compile import compile_workflow
 from interlock.plan.config import Config
 from interlock.plan.sources import Missing, ModuleFile, ScriptFile
 from interlock.run.compiling import load_workflow
-from interlock.run.params_file import read_params_file
 from interlock.run.project import ProjectPaths, open_state, project_at
 from interlock.run.sources import MAX_SCRIPT_BYTES, FileSources, git_commit
 
@@ -288,20 +285,3 @@ def test_what_cannot_be_read_is_a_diagnostic(paths: ProjectPaths) -> None:
     plan, (found,) = load_workflow(paths.root / "flow.md", paths, Config())
     assert plan is None
     assert "UTF-8" in found.message
-
-
-def test_a_params_file_is_read_by_its_path(paths: ProjectPaths) -> None:
-    place = write(paths.root / "p.yaml", "base: 1.10\n")
-    assert read_params_file(place, [Param(name="base", schema_json='{"type":"string"}')]) == {"base": "1.10"}
-
-
-def test_a_params_file_that_cannot_be_read_is_a_usage_error(paths: ProjectPaths) -> None:
-    for name, why in {"gone": "no such file or directory", "flows": "is a directory"}.items():
-        place = paths.root / name
-        with pytest.raises(UsageError) as caught:
-            read_params_file(place)
-        assert str(caught.value) == f"can't read the params file {place}: {why}"
-    with (paths.root / "big").open("wb") as stream:
-        stream.truncate(16 * 1_048_576 + 1)
-    with pytest.raises(UsageError, match=r"it has more than 16,777,216 bytes$"):
-        read_params_file(paths.root / "big")
