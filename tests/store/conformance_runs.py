@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tests.store import builders as b
 
 from interlock.errors import StoreError
 from interlock.model import events as ev
 from interlock.model.run import Lease
 from interlock.model.states import RunState
 from interlock.store.base import Store
-from tests.store import builders as b
 
 
 class RunsSuite:
@@ -155,7 +155,9 @@ class RunsSuite:
             ],
         )
         loaded = store.load(b.RUN)
-        assert (loaded.raised, loaded.accepted, loaded.notices) == ({"max_units": 9}, {"m": "sha256:1"}, {"c"})
+        assert loaded.raised == {"max_units": 9.0}
+        assert loaded.accepted == {"m": "sha256:1"}
+        assert loaded.notices == frozenset({"c"})
         assert loaded.plan_json == b'{"plan":1}'
         assert [event.type for event in store.events(b.RUN)][-2:] == ["env_resolved", "divergence"]
 

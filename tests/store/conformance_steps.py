@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.store import builders as b
 
 from interlock.errors import StoreError
 from interlock.model import canon
@@ -10,7 +11,6 @@ from interlock.model import events as ev
 from interlock.model.run import Lease
 from interlock.model.states import STEP_MOVES, StepState, UnitState
 from interlock.store.base import Store
-from tests.store import builders as b
 
 OK = b'["ok"]'
 RESULT = canon.sha256(b'"ok"')
@@ -185,8 +185,8 @@ class StepsSuite:
 
     def test_event_rows_hold_no_content(self, store: Store) -> None:
         mine = b.begin(store, 1)
-        secret = "Zebra"
-        store.commit(mine, [b.reserved(0), b.failed(0, unit_state=UnitState.WAITING, not_before=1, error=secret)])
+        content = "Zebra"
+        store.commit(mine, [b.reserved(0), b.failed(0, unit_state=UnitState.WAITING, not_before=1, error=content)])
         store.commit(mine, [b.reserved(0, 2), b.finished(0, 2, result=b'"Zebra"')])
-        store.commit(mine, [b.completed(b'"Zebra"', detail=secret)])
-        assert all(secret not in event.data.decode() for event in store.events(b.RUN))
+        store.commit(mine, [b.completed(b'"Zebra"', detail=content)])
+        assert all(content not in event.data.decode() for event in store.events(b.RUN))
