@@ -93,8 +93,10 @@ class Link:
                 pid = self._forked(until)
                 process = identify(pid) or Process(pid, 0, "")
                 forked.append(Ends(process, *ends[len(forked)]))
+        except ConnectionError as error:
+            raise NoWorkerError(self._why("ended")) from error
         except OSError as error:
-            raise NoWorkerError(self._why(error.strerror or str(error))) from error
+            raise NoWorkerError(f"cannot make a worker: {error.strerror}") from error
         finally:
             for sock, out, err in ends[len(forked) :]:
                 sock.close()
