@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -351,3 +352,22 @@ def test_a_full_disk_fails_only_units_that_had_something_to_log(make_functions: 
     assert silent.status == "ok"
     assert (loud.status, loud.reason, loud.output) == ("failed", Reason.DISK_FULL, b"")
     assert loud.error == "the run's log cannot be written: No space left on device"
+
+
+def test_when_descriptors_run_out_there_are_fewer_workers_and_none_is_mixed_up(make_functions: Make) -> None:
+    functions = make_functions(ENDINGS)
+    job = functions.job("pid")
+    [first] = functions.executor.capacity(job, 1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = {int(path.name) for path in Path("/proc/self/fd").iterdir()}
+    free = [fd for fd in range(len(used) + 40) if fd not in used]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free[20], hard))
+    try:
+        places = functions.executor.capacity(job, 16)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert None in places
+    assert len(set(places) - {None, first}) > 0
+    functions.executor.start([functions.request(job, None, place) for place in places])
+    for outcome in functions.outcomes(16).values():
+        assert json.loads(outcome.output) == outcome.process.pid
