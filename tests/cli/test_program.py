@@ -131,10 +131,6 @@ def test_no_arguments_show_the_help(capfd: pytest.CaptureFixture[str]) -> None:
             ["resume", "r", "--raise", "max_units=many"],
             "error: max_units=many is no ceiling\nhint: write a number, such as max_units=200\n",
         ),
-        (
-            ["resume", "r", "--loops", "-1"],
-            "error: --loops -1 is no number of loops\nhint: write for example --loops +1\n",
-        ),
     ],
 )
 def test_wrong_usage_is_told_with_a_next_step_and_exits_2(
