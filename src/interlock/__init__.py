@@ -20,9 +20,13 @@ __all__ = ["App", "Diagnostic", "InterlockError", "Result", "__version__", "lint
 
 
 def __getattr__(name: str) -> object:
-    """Load the API when a name of it is asked for."""
+    """Load the API when a name of it is asked for, and bind all of its names.
+
+    Bound, because loading it loads the package `interlock.run`, which would else stand in the place of the function.
+    """
     if name in __all__:
         from interlock import api
 
+        globals().update({public: getattr(api, public) for public in api.__all__})
         return getattr(api, name)
     raise AttributeError(f"module 'interlock' has no attribute {name!r}")
