@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from interlock.version import __version__
 
 if TYPE_CHECKING:
-    from interlock.api import App, Diagnostic, InterlockError, Result, lint, open, run
+    from interlock.api import App, Diagnostic, InterlockError, Result, lint, open, run  # noqa: A004 - what a caller writes
 
 __all__ = ["App", "Diagnostic", "InterlockError", "Result", "__version__", "lint", "open", "run"]
 
@@ -25,7 +25,7 @@ def __getattr__(name: str) -> object:
     Bound, because loading it loads the package `interlock.run`, which would else stand in the place of the function.
     """
     if name in __all__:
-        from interlock import api
+        from interlock import api  # noqa: PLC0415 - start-up time is a feature
 
         globals().update({public: getattr(api, public) for public in api.__all__})
         return getattr(api, name)

@@ -1,21 +1,17 @@
+"""What a workflow means once compiled: targets, settings, needs, gates, schemas and texts as the author wrote them."""
+
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from msgspec import UNSET
 
-from interlock.errors import Diagnostic
 from interlock.model.plan import Backoff, Reference, Retry, When
 from interlock.model.states import NOT_RETRYABLE, Reason
 from interlock.model.workflow import PromptDecl, RunDecl, StepDecl, UsesDecl, Workflow
 from interlock.plan.compile import Compiled, compile_workflow
 from interlock.plan.diagnose import render
-from interlock.plan.durations import DurationError, parse_duration
-
-CASES = sorted((Path(__file__).parent / "diagnostics").glob("*.md"))
 
 
 def compiled(front: str, body: str = "") -> Compiled:
@@ -392,49 +388,3 @@ def test_a_stored_byte_that_is_not_utf8_has_its_place() -> None:
     found = compile_workflow("---\r\né".encode() + b"\xff", "a.md").diagnostics[0]
 
     assert (found.line, found.column, found.code) == (2, 2, "not-utf8")
-
-
-@pytest.mark.parametrize(
-    ("text", "duration_ms"),
-    [("500ms", 500), ("90s", 90_000), ("10m", 600_000), ("2h", 7_200_000), ("none", None), ("1500", 1_500)],
-)
-def test_durations_are_whole_milliseconds(text: str, duration_ms: int | None) -> None:
-    assert parse_duration(text) == duration_ms
-
-
-@pytest.mark.parametrize("text", ["", "0", "0s", "1.5s", "-1", "1d", "10 m", "9999999999999999h", "\u0661s"])
-def test_other_durations_are_refused(text: str) -> None:
-    with pytest.raises(DurationError):
-        parse_duration(text)
-
-
-def consistent(result: Compiled) -> bool:
-    errors = [found for found in result.diagnostics if found.severity == "error"]
-    return (result.workflow is None) == bool(errors) and all(map(placed, result.diagnostics))
-
-
-def placed(found: Diagnostic) -> bool:
-    return found.line >= 1 and found.column >= 1 and bool(render(found)) and bool(found.message)
-
-
-@given(st.binary(max_size=400))
-def test_any_bytes_give_a_result(data: bytes) -> None:
-    assert consistent(compile_workflow(data, "a.md"))
-
-
-@given(st.text(max_size=200), st.text(max_size=200))
-def test_any_front_matter_and_body_give_a_result(front: str, body: str) -> None:
-    assert consistent(compile_workflow(f"---\n{front}\n---\n{body}".encode("utf-8", "replace"), "a.md"))
-
-
-@settings(max_examples=150)
-@given(st.sampled_from(CASES), st.data())
-def test_a_damaged_workflow_gives_a_result(case: Path, data: st.DataObject) -> None:
-    text = case.read_bytes()
-    at = data.draw(st.integers(0, len(text)))
-    gone = data.draw(st.integers(0, 6))
-    put = data.draw(
-        st.sampled_from([b"", b"\n", b"\t", b": ", b"- ", b"{", b"[", b"*a", b"&a ", b"~", b"'", b"\xff", b"$ref: '#'"])
-    )
-
-    assert consistent(compile_workflow(text[:at] + put + text[at + gone :], "a.md"))

@@ -1,3 +1,5 @@
+"""How a finding looks to a person: line, caret, hint and suggestions."""
+
 from __future__ import annotations
 
 import pytest

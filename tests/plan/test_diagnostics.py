@@ -1,3 +1,5 @@
+"""The exact words of every complaint about a bad file; each case in `diagnostics/` has its text beside it."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -30,3 +32,21 @@ def test_findings_come_sorted_by_place() -> None:
     for case in CASES:
         found = compile_workflow(case.read_bytes(), case.name).diagnostics
         assert list(found) == sorted(found, key=lambda one: (one.line, one.column))
+
+
+def test_a_byte_that_is_not_utf8_is_shown_at_its_place() -> None:
+    found = compile_workflow(b"---\nsteps: []\nname: caf\xe9\n---\n", "a.md").diagnostics
+
+    assert [one.code for one in found] == ["not-utf8"]
+    assert render(found[0]) == (
+        "a.md:3:10: error: not UTF-8: byte 0xe9\n"
+        "    3 | name: caf\N{REPLACEMENT CHARACTER}\n"
+        "      |          ^\n"
+        "hint: save the file as UTF-8"
+    )
+
+
+def test_utf16_is_named() -> None:
+    found = compile_workflow("---\nsteps: []\n---\n".encode("utf-16"), "a.md").diagnostics
+
+    assert [(one.line, one.column, one.hint) for one in found] == [(1, 1, "the file is UTF-16; save it as UTF-8")]

@@ -75,9 +75,7 @@ def test_a_changed_byte_is_refused_and_names_the_run() -> None:
     error = refusal(data.replace(b'"flow"', b'"flaw"'), digest)
     assert error.code == "plan-damaged"
     assert str(error) == "the stored plan of run R1 does not match its hash; nothing was dispatched"
-    assert error.hint == (
-        "restore the journal from a backup, or start a new run of the workflow: interlock run FILE"
-    )
+    assert error.hint == ("restore the journal from a backup, or start a new run of the workflow: interlock run FILE")
 
 
 def test_a_newer_or_older_format_is_refused_even_with_the_right_hash() -> None:

@@ -1,3 +1,5 @@
+"""References round trip, and nothing else parses."""
+
 from __future__ import annotations
 
 import pytest

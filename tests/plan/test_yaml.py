@@ -1,3 +1,5 @@
+"""YAML 1.2 by its core schema, with source texts kept and every blow-up refused."""
+
 from __future__ import annotations
 
 import re

@@ -172,7 +172,9 @@ def test_output_of_a_function_goes_to_the_log_and_not_to_ours(
 
 
 def test_five_megabytes_of_noise_do_not_stop_a_function(make_functions: Make) -> None:
-    functions = make_functions("def noise(context):\n    for _ in range(5000):\n        print('x' * 1000)\n    return 7\n")
+    functions = make_functions(
+        "def noise(context):\n    for _ in range(5000):\n        print('x' * 1000)\n    return 7\n"
+    )
     [outcome] = functions.run("noise", max_log_bytes=10_000_000)
     assert outcome.output == b"7"
     assert functions.log_path.read_bytes().count(b"x") == 5_000_000

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tests.store import builders as b
 
 from interlock.errors import StoreError
 from interlock.model import events as ev
 from interlock.model.run import Lease
 from interlock.model.states import AttemptState, Reason, RunState, UnitState
 from interlock.store.base import Committed, Store, UnitRow
-from tests.store import builders as b
 
 
 def only(store: Store) -> UnitRow:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tests.store import builders as b
 
 from interlock.errors import StoreError
 from interlock.model import events as ev
 from interlock.model.run import Lease
 from interlock.model.states import RunState
 from interlock.store.base import Store
-from tests.store import builders as b
 
 
 class RunsSuite:

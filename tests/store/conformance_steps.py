@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.store import builders as b
 
 from interlock.errors import StoreError
 from interlock.model import canon
@@ -10,7 +11,6 @@ from interlock.model import events as ev
 from interlock.model.run import Lease
 from interlock.model.states import STEP_MOVES, StepState, UnitState
 from interlock.store.base import Store
-from tests.store import builders as b
 
 OK = b'["ok"]'
 RESULT = canon.sha256(b'"ok"')

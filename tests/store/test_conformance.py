@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.store.conformance import Conformance
 
 from interlock.store.sqlite import SqliteStore
-from tests.store.conformance import Conformance
 
 
 class TestFileSqlite(Conformance):
