@@ -258,6 +258,64 @@ def test_the_starter_workflow_lints_and_runs_and_is_never_overwritten(interlock:
     )
 
 
+def test_a_standard_stream_that_is_closed_from_the_start_harms_nothing(
+    flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
+) -> None:
+    flow()
+    for closed in (">&-", "2>&-", "<&-", ">&- 2>&- <&-"):
+        script = f'exec "$@" {closed}'
+        done = subprocess.run(["sh", "-c", script, "sh", *PROGRAM, "run", "flow.md"], cwd=tmp_path, check=False)
+        assert done.returncode == 0
+    runs = json.loads(interlock("list", "--json", cwd=tmp_path).stdout)
+    assert [run["state"] for run in runs] == ["completed"] * 4
+
+
+def test_wrong_configuration_exits_78(flow: Callable[..., Path], interlock: Interlock, tmp_path: Path) -> None:
+    (tmp_path / "interlock.toml").write_text("[run]\nmax_concurency = 3\n", encoding="utf-8")
+    done = interlock("run", str(flow()), cwd=tmp_path)
+    assert done.returncode == 78
+    assert "did you mean 'max_concurrency'?" in done.stderr
+
+
+def test_the_configuration_in_force_is_shown_with_its_origin(interlock: Interlock, tmp_path: Path) -> None:
+    (tmp_path / "interlock.toml").write_text("[run]\nmax_concurrency = 3\n", encoding="utf-8")
+    shown = json.loads(interlock("config", "run.max_concurrency", "--json", cwd=tmp_path).stdout)
+    assert shown == [{"key": "run.max_concurrency", "value": 3, "file": str(tmp_path / "interlock.toml"), "line": 2}]
+    assert "interlock.toml:2" in interlock("config", "run", cwd=tmp_path).stdout
+
+
+def test_old_runs_are_removed_and_named_first_when_asked(
+    flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
+) -> None:
+    interlock("run", str(flow()), cwd=tmp_path)
+    (run,) = json.loads(interlock("list", "--json", cwd=tmp_path).stdout)
+    until(lambda: "would remove 1 run " in interlock("gc", "--older-than", "1ms", "--dry-run", cwd=tmp_path).stdout)
+    assert json.loads(interlock("gc", "--older-than", "1ms", "--json", cwd=tmp_path).stdout) == {
+        "schema": 1,
+        "runs": [run["id"]],
+        "artifacts": 0,
+    }
+    assert interlock("list", "--json", cwd=tmp_path).stdout == "[]\n"
+
+
+def test_a_plan_says_what_would_run_and_what_would_be_reused(
+    flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
+) -> None:
+    path = flow("id: bad, run: exit 1")
+    fresh = json.loads(interlock("plan", str(path), "--json", cwd=tmp_path).stdout)
+    assert ([unit["id"] for unit in fresh["run"]], fresh["reuse"]) == (["greet:solo", "bad:solo"], [])
+    interlock("run", str(path), cwd=tmp_path)
+    again = json.loads(interlock("plan", "last", "--json", cwd=tmp_path).stdout)
+    assert [unit["id"] for unit in again["reuse"]] == ["greet:solo"]
+    assert [unit["id"] for unit in again["run"]] == ["bad:solo"]
+
+
+def test_the_schema_of_the_front_matter_is_json(interlock: Interlock, tmp_path: Path) -> None:
+    assert "$schema" in json.loads(interlock("schema").stdout)
+    interlock("schema", "--out", "deep/s.json", cwd=tmp_path)
+    assert json.loads((tmp_path / "deep" / "s.json").read_text(encoding="utf-8"))["$schema"]
+
+
 def test_reading_creates_nothing(interlock: Interlock, tmp_path: Path) -> None:
     for arguments in (("list",), ("status",), ("config",), ("doctor",), ("gc", "--dry-run"), ("events", "last")):
         interlock(*arguments, cwd=tmp_path)
