@@ -177,5 +177,3 @@ def by_unit(answers: dict[str, list[Outcome]], other: Callable[[Step, Unit], Out
         return other(step_, unit) if other else ok()
 
     return answer
-
-
