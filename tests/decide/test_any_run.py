@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.decide.runs import PARAMS, completions, dispatches, legal, picker, plans, promoted, text_of, world
 
 from interlock.decide.reopen import reopen
 from interlock.model.plan import Plan
 from interlock.model.states import RunState, StepState, UnitState
 from interlock.testing.build import ok
 from interlock.testing.simulate import Simulation, simulate, snapshot
-from tests.decide.runs import PARAMS, completions, dispatches, legal, picker, plans, promoted, text_of, world
 
 _seeds = st.integers(0, 2**32)
 

@@ -28,17 +28,17 @@ def note(text: str) -> None:
     click.echo(text, err=True)
 
 
-def style(text: str, **how: Any) -> str:
+def style(text: str, **how: Any) -> str:  # noqa: ANN401 - click's own options
     """Colour text unless the reader asked for none."""
     return text if os.environ.get("NO_COLOR") else click.style(text, **how)
 
 
-def write_json(value: Any) -> None:
+def write_json(value: Any) -> None:  # noqa: ANN401 - any JSON value
     """Write one JSON value, indented."""
     sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
 
 
-def write_json_line(value: Any) -> None:
+def write_json_line(value: Any) -> None:  # noqa: ANN401 - any JSON value
     """Write one JSON value on one line, at once."""
     sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
     sys.stdout.buffer.flush()

@@ -34,7 +34,7 @@ COMMANDS: Final[dict[str, str]] = {
     "config": "Show the configuration in force and where it came from.",
     "doctor": "Check this host and project.",
     "gc": "Remove old runs and what nothing refers to.",
-    "selftest": "Kill a driver at every commit and show what held.",
+    "selftest": "Show that what is promised holds on this host.",
     "completion": "Print the completion script of a shell.",
 }
 """Command and summary, in the order of help. Each stands in `commands/<name>.py` under its own name."""
@@ -62,7 +62,7 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, or suggest one that is spelled nearly so."""
         if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
-            from interlock.plan.diagnose import did_you_mean
+            from interlock.plan.diagnose import did_you_mean  # noqa: PLC0415 - only a typing slip needs it
 
             near = did_you_mean(args[0], COMMANDS)
             raise click.UsageError(f"no command '{args[0]}'" + (f"; {near}" if near else ""), ctx)
@@ -123,7 +123,7 @@ def _invoke(arguments: list[str], session: Session) -> int:
         raise
     except OSError as error:
         return failures.explain_os(error)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the last resort of the program: told, kept in a file, exit 1
         return failures.explain_bug(error, session.project)
 
 

@@ -79,7 +79,7 @@ class SharedJobs:
         except EnvUnresolvedError as error:
             failed = error
             self._post(lambda: self._finish(shared, failed))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a thread has nobody to raise to; the units must hear of it
             broken = EnvUnresolvedError("env-unresolved", f"{type(error).__name__} while resolving env")
             self._post(lambda: self._finish(shared, broken))
         else:

@@ -53,7 +53,7 @@ class Link:
         self._ended: list[tuple[int, int]] = []
         self.dead = False
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._stderr: IO[bytes] = tempfile.TemporaryFile()
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the link
         argv = [*interpreter.argv, python_zygote.__file__, str(theirs.fileno()), *interpreter.folders]
         try:
             self._process = self._spawn(argv, theirs.fileno(), interpreter.env)
@@ -64,7 +64,7 @@ class Link:
             raise NoWorkerError(f"{argv[0]}: {text}") from error
         finally:
             theirs.close()
-        self.control.setblocking(False)
+        self.control.setblocking(False)  # noqa: FBT003 - takes it by place only
 
     def _spawn(self, argv: list[str], control: int, env: dict[bytes, bytes]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -107,7 +107,7 @@ class Link:
         out, out_theirs = os.pipe()
         err, err_theirs = os.pipe()
         try:
-            ours.setblocking(False)
+            ours.setblocking(False)  # noqa: FBT003 - takes it by place only
             os.set_blocking(out, False)
             os.set_blocking(err, False)
             socket.send_fds(self.control, [b"F"], [theirs.fileno(), out_theirs, err_theirs])

@@ -33,7 +33,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", 
 _encode_unsorted = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
-class Failure(Exception):
+class Failure(Exception):  # noqa: N818 - an answer of the unit, not a fault of this program
     """The unit's answer is that it failed."""
 
     def __init__(self, reason: str, text: str, exit_code: int | None = None) -> None:
@@ -62,7 +62,7 @@ class Job:
 
     def context(self) -> dict[str, Any]:
         """Return `params`, `inputs` and `feedback` in a new dict."""
-        return marshal.loads(self._frozen) if self._frozen is not None else dict(self._shared)
+        return marshal.loads(self._frozen) if self._frozen is not None else dict(self._shared)  # noqa: S302 - our own bytes
 
     def call(self) -> Callable[[dict[str, Any]], Any]:
         """Return the function, imported at first need."""
@@ -75,7 +75,7 @@ class Job:
         importlib.invalidate_caches()
         try:
             found: Any = importlib.import_module(self.module)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - whatever a module raises or exits with is the unit's answer
             _print_trace(error)
             places = ", ".join(path or "." for path in sys.path)
             text = f"{name}: module {self.module!r} cannot be imported by {sys.executable}: {_text(error)}"
@@ -137,7 +137,7 @@ class Worker:
             value = call(context)
             if hasattr(value, "__await__"):
                 value = _run(value)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt end a unit, not its worker
             _print_trace(error)
             raise Failure("non_zero_exit", _text(error), _exit_code(error)) from None
         body = _json(value)
@@ -176,10 +176,10 @@ def _restore(name: str, value: str | None) -> None:
         os.environ[name] = value
 
 
-def _run(value: Awaitable[Any]) -> Any:
-    import asyncio
+def _run(value: Awaitable[Any]) -> Any:  # noqa: ANN401 - any JSON value, one hopes
+    import asyncio  # noqa: PLC0415 - a quarter of the zygote's start, and most functions are synchronous
 
-    async def wait() -> Any:
+    async def wait() -> Any:  # noqa: ANN401 - as above
         return await value
 
     return asyncio.run(wait())
@@ -193,7 +193,7 @@ def _exit_code(error: BaseException) -> int:
 def _text(error: BaseException) -> str:
     try:
         text = str(error)
-    except Exception:
+    except Exception:  # noqa: BLE001 - an exception that cannot be printed still has a name
         text = "(its text cannot be had)"
     name = type(error).__name__
     text = text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "..."
@@ -203,11 +203,11 @@ def _text(error: BaseException) -> str:
 def _print_trace(error: BaseException) -> None:
     """Write a short traceback, without the frames of this file, to the unit's stderr."""
     try:
-        import traceback
+        import traceback  # noqa: PLC0415 - only failures need it
 
         lines = traceback.format_exception(type(error), error, _users_part(error.__traceback__), limit=-20)
         _send(2, "".join(lines).encode("utf-8", "backslashreplace"))
-    except Exception:
+    except Exception:  # noqa: BLE001, S110 - out of memory or descriptors: the answer itself still says what failed
         pass
 
 
@@ -220,7 +220,7 @@ def _users_part(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-def _json(value: Any) -> bytes:
+def _json(value: Any) -> bytes:  # noqa: ANN401 - whatever the function returned
     try:
         try:
             return _encode(value).encode()
@@ -232,13 +232,15 @@ def _json(value: Any) -> bytes:
         raise Failure("parse_error", f"the function returned what is not JSON: {text}") from None
 
 
-def _fault(value: Any, place: str, depth: int) -> str | None:
+def _fault(value: Any, place: str, depth: int) -> str | None:  # noqa: ANN401 - as above
     """Find the first part of `value` that is not JSON."""
     if depth > MAX_DEPTH:
         return f"more than {MAX_DEPTH} levels of nesting"
     if isinstance(value, dict):
-        parts = [(f"a key of {place}", key) for key in value]
-        parts += [(f"{place}.{key}" if isinstance(key, str) else place, entry) for key, entry in value.items()]
+        fault = next(filter(None, (_scalar_fault(key, f"a key of {place}") for key in value)), None)
+        if fault:
+            return fault
+        parts = [(f"{place}.{key}", entry) for key, entry in value.items()]
     elif isinstance(value, (list, tuple)):
         parts = [(f"{place}[{index}]", entry) for index, entry in enumerate(value)]
     else:
@@ -246,7 +248,7 @@ def _fault(value: Any, place: str, depth: int) -> str | None:
     return next(filter(None, (_fault(entry, where, depth + 1) for where, entry in parts)), None)
 
 
-def _scalar_fault(value: Any, place: str) -> str | None:
+def _scalar_fault(value: Any, place: str) -> str | None:  # noqa: ANN401 - as above
     if isinstance(value, float):
         return None if value - value == 0 else f"{place} is {value}"
     if isinstance(value, str):

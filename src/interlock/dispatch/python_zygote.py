@@ -62,8 +62,14 @@ class Zygote:
         except (BrokenPipeError, ConnectionResetError):
             return
         finally:
-            for pid in self.workers:
-                _kill_group(pid)
+            self.end_all()
+
+    def end_all(self) -> None:
+        """Kill and reap every worker: an init that does not reap would keep them as zombies."""
+        for pid in self.workers:
+            _kill_group(pid)
+        for pid in self.workers:
+            os.waitpid(pid, 0)
 
     def tell(self, kind: int, pid: int, value: int) -> None:
         """Send one piece of news."""
@@ -105,7 +111,7 @@ class Zygote:
             os.dup2(err, 2)
             os.close(out)
             os.close(err)
-            os.set_inheritable(answers, False)
+            os.set_inheritable(answers, False)  # noqa: FBT003 - os takes it by place only
             self.program.Worker(answers).serve()
         finally:
             self.program.flush()
@@ -140,8 +146,8 @@ def _kill_group(pid: int) -> None:
 
 def _load(path: str) -> ModuleType:
     spec = util.spec_from_file_location("interlock_worker", path)
-    assert spec
-    assert spec.loader
+    assert spec  # noqa: S101 - a path that ends in .py always has one
+    assert spec.loader  # noqa: S101 - as above
     module = util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -151,11 +157,11 @@ def main() -> None:
     """Become the zygote: `python_zygote.py CONTROL_FD [FOLDER...]`."""
     program = _load(__file__.replace("python_zygote", "python_worker"))
     control = socket.socket(fileno=int(sys.argv[1]))
-    os.set_inheritable(control.fileno(), False)
+    os.set_inheritable(control.fileno(), False)  # noqa: FBT003 - os takes it by place only
     sys.path[0:0] = sys.argv[2:]
     sys.argv[1:] = []
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
+        stream.reconfigure(line_buffering=True, write_through=False, errors="backslashreplace")  # type: ignore[union-attr]
     gc.freeze()
     Zygote(control, program).serve()
 

@@ -103,7 +103,7 @@ class PatternRedactor:
             return data
         return json.dumps(self._value(canon.loads(data)), ensure_ascii=False, separators=(",", ":")).encode()
 
-    def _value(self, value: Any) -> Any:
+    def _value(self, value: Any) -> Any:  # noqa: ANN401 - any JSON value
         if isinstance(value, dict):
             return {self._string(key): self._value(entry) for key, entry in value.items()}
         if isinstance(value, list):

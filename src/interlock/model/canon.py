@@ -38,7 +38,7 @@ def _plain(value: object, depth: int) -> bool:
     if depth >= MAX_DEPTH:
         raise NotJsonError(f"more than {MAX_DEPTH} levels of nesting")
     if kind is list or kind is tuple:
-        return all([_plain(entry, depth + 1) for entry in value])  # type: ignore[attr-defined]
+        return all([_plain(entry, depth + 1) for entry in value])  # type: ignore[attr-defined]  # noqa: C419 - every entry must be checked
     if kind is dict:
         plain = True
         for key, entry in value.items():  # type: ignore[attr-defined]
@@ -51,12 +51,12 @@ def _plain(value: object, depth: int) -> bool:
 
 
 def _plain_float(value: float) -> bool:
-    if value != value or value in (float("inf"), float("-inf")):
+    if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124
         raise NotJsonError("NaN and infinities are not JSON")
     return not value.is_integer() and _PLAIN_FROM <= abs(value) < _PLAIN_TO
 
 
-def _slow(value: Any) -> bytes:
+def _slow(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
     """Encode what the fast path cannot; scalars and key order are rfc8785's, big integers our own."""
     if isinstance(value, dict):
         items = sorted(value.items(), key=lambda pair: pair[0].encode("utf-16-be"))
@@ -94,7 +94,7 @@ def _no_constant(name: str) -> object:
     raise NotJsonError(f"{name} is not JSON")
 
 
-def loads(text: bytes | str) -> Any:
+def loads(text: bytes | str) -> Any:  # noqa: ANN401 - any JSON value
     """Parse exactly one JSON value, strictly. Raises NotJsonError with the place of the fault."""
     return normalise(text)[0]
 
@@ -114,7 +114,7 @@ def normalise(text: bytes | str) -> tuple[Any, bytes]:
     return value, dumps(value)
 
 
-def _strict(raw: bytes) -> Any:
+def _strict(raw: bytes) -> Any:  # noqa: ANN401 - any JSON value
     try:
         return json.loads(raw.decode("utf-8"), object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
     except UnicodeDecodeError as error:

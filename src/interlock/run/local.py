@@ -37,7 +37,7 @@ _GATHER_SHARE: Final = 0.75
 
 
 class LocalExecutor:
-    """A body of `run.executor.Executor`. Used by one thread, but for `wake`."""
+    """A body of `run.executor.Executor`, and the owner of `log`. Used by one thread, but for `wake`."""
 
     def __init__(
         self,
@@ -52,6 +52,7 @@ class LocalExecutor:
     ) -> None:
         base = clean(os.environ if environ is None else environ)
         self._marker = marker
+        self._log = log
         self._reaper = Reaper(marker, base)
         self._ready: list[Report] = []
         self._posted: deque[Report | Callable[[], None]] = deque()
@@ -183,6 +184,7 @@ class LocalExecutor:
             prefix = self._marker.prefix.encode()
             sweep(lambda value: any(mark.startswith(prefix) for mark in value.split(b" ")))
         self._reaper.close()
+        self._log.close()
         self._closed = True
         self._poller.close()
         os.close(self._event)

@@ -94,7 +94,7 @@ def _home() -> Path | None:
 
 def _user_config() -> Path:
     base = os.environ.get("XDG_CONFIG_HOME", "")
-    if os.path.isabs(base):
+    if os.path.isabs(base):  # noqa: PTH117 - a relative one has to be ignored, says the XDG specification
         return Path(base) / "interlock" / "config.toml"
     return (_home() or Path("/nonexistent")) / ".config" / "interlock" / "config.toml"
 

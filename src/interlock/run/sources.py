@@ -30,7 +30,7 @@ class FileSources:
     """`plan.sources.Sources` over files, PATH, git and the target interpreter."""
 
     def __init__(self, workflow: Path, paths: ProjectPaths) -> None:
-        self._workflow = Path(os.path.abspath(workflow))
+        self._workflow = Path(os.path.abspath(workflow))  # noqa: PTH100 - the name as the user sees it, links and all
         self._folder = self._workflow.parent
         self._root = paths.root
         self._paths = paths
@@ -81,16 +81,16 @@ class FileSources:
         """Bash where there is one, else a POSIX shell."""
         bash = shutil.which("bash")
         if bash:
-            return Shell(name="bash", argv=(os.path.abspath(bash), "-euo", "pipefail", "-c"))
+            return Shell(name="bash", argv=(os.path.abspath(bash), "-euo", "pipefail", "-c"))  # noqa: PTH100 - not through links
         sh = shutil.which("sh")
-        return Shell(name="sh", argv=(os.path.abspath(sh), "-eu", "-c")) if sh else None
+        return Shell(name="sh", argv=(os.path.abspath(sh), "-eu", "-c")) if sh else None  # noqa: PTH100 - as above
 
     def program(self, name: str) -> str | Missing:
         """Return the full path of a program."""
         found = shutil.which(name)
         if found is None:
             return Missing(reason="was not found on PATH", hint="install it, or write its full path")
-        return os.path.abspath(found)
+        return os.path.abspath(found)  # noqa: PTH100 - a link's name can decide what a program does
 
     def python(self, configured: tuple[str, ...]) -> tuple[str, ...] | Missing:
         """Return the interpreter as configured, else the project's `.venv`, else our own."""
@@ -103,7 +103,7 @@ class FileSources:
         if found is None:
             where = "" if "/" in program else " on PATH"
             return Missing(reason=f"'{program}' was not found{where}", hint="mend 'python' below [run]")
-        return (os.path.abspath(found), *configured[1:])
+        return (os.path.abspath(found), *configured[1:])  # noqa: PTH100 - a venv is known by its link
 
     def python_path(self) -> tuple[str, ...]:
         """The workflow's folder and the project's root."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import click
 
+from interlock.app import App
 from interlock.cli.census_text import ending
 from interlock.cli.marks import mark
 from interlock.cli.options import example, json_option
@@ -27,17 +29,24 @@ from interlock.views.runs import run_view
 @click.pass_obj
 def command(session: Session, state: str | None, workflow: str | None, limit: int | None, *, as_json: bool) -> None:
     """List runs, newest first."""
-    store = session.app.store
-    rows = store.runs(limit=limit, state=state, workflow=workflow)
+    app = session.app
+    rows = app.store.runs(limit=limit, state=state, workflow=workflow) if app.project.journal.exists() else []
     if as_json:
-        facts = facts_of(store)
-        write_json_list(run_view(row, store.read_lease(row.id), facts(row.id, row.plan_hash)) for row in rows)
+        write_json_list(_views(app, rows))
     elif rows:
         table(
             ("RUN", "STATE", "STARTED", "DRIVEN", "WORKFLOW"), _lines(rows), (max(len(r.id) for r in rows), 28, 20, 12)
         )
     else:
         say("no runs" + ("" if state or workflow else "; start one with `interlock run FILE`"))
+
+
+def _views(app: App, rows: Sequence[RunRow]) -> Iterator[dict[str, Any]]:
+    if not rows:
+        return
+    facts = facts_of(app.store)
+    for row in rows:
+        yield run_view(row, app.store.read_lease(row.id), facts(row.id, row.plan_hash))
 
 
 def _lines(rows: Sequence[RunRow]) -> Iterator[Sequence[str]]:

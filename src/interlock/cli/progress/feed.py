@@ -76,7 +76,7 @@ class Feed:
     def _work(self) -> None:
         try:
             self._drain()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - told by close(), in the thread that can report it
             self._failed = error
             self._batches.clear()
 

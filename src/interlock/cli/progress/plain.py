@@ -35,7 +35,7 @@ class PlainRenderer:
         self._clock = clock
         self._heartbeat_s = heartbeat_s
         self._began = self._spoke = clock()
-        self._since: dict[int, float] = {}
+        self._since_ms: dict[int, int] = {}
         self._failures: Counter[int] = Counter()
 
     def begin(self, snapshot: Snapshot) -> None:
@@ -78,7 +78,7 @@ class PlainRenderer:
                 pass
 
     def _started(self, event: ev.StepStarted, step: Step) -> None:
-        self._since[event.step] = self._clock()
+        self._since_ms[event.step] = event.at
         again = f" (round {event.round})" if event.round > 1 else f" (loop {event.loop})" if event.loop > 1 else ""
         many = f" with {count(len(event.units), 'unit')}" if len(event.units) != 1 else ""
         self._line(f"step {step.id} started{many}{again}")
@@ -99,12 +99,14 @@ class PlainRenderer:
 
     def _moved(self, event: ev.StepMoved, step: Step) -> None:
         took = ""
-        if event.step in self._since and event.state in {StepState.COMPLETED, StepState.FAILED}:
-            took = f" after {duration((self._clock() - self._since[event.step]) * 1000)}"
+        if event.step in self._since_ms and event.state in {StepState.COMPLETED, StepState.FAILED}:
+            took = f" after {duration(event.at - self._since_ms[event.step])}"
         counts = f" ({_counts(step)})" if len(step.work) > 1 and event.state is not StepState.SKIPPED else ""
         route = f" -> {', '.join(event.route)}" if event.route else ""
         reason = f" ({event.reason})" if event.reason else ""
-        detail = f": {clip(safe(event.detail), _ERROR_CHARACTERS)}" if event.detail else ""
+        # what a unit's own line has told is not told again
+        told = event.state is StepState.SKIPPED or self._failures[event.step]
+        detail = f": {clip(safe(event.detail), _ERROR_CHARACTERS)}" if event.detail and not told else ""
         self._line(f"step {step.id} {event.state.value}{reason}{took}{counts}{route}{detail}")
 
     def _heartbeat(self, snapshot: Snapshot) -> str:
