@@ -2,13 +2,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.decide.runs import by_unit
+
 from interlock.decide.preview import StepPlan, preview
 from interlock.model import events as ev
 from interlock.model.plan import Plan
 from interlock.model.states import Reason, StepState
 from interlock.testing.build import check, failed, ok, over, plan, route, step
 from interlock.testing.simulate import Simulation, simulate, snapshot
-from tests.decide.runs import by_unit
 
 
 def fresh(specs: Plan, params: dict[str, Any] | None = None) -> list[tuple[str, str, str, int | None]]:

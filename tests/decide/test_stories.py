@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.decide.runs import by_unit, dispatches
 
 from interlock.decide import requests
 from interlock.decide.next import next_actions
@@ -15,7 +16,6 @@ from interlock.model.run import Step, Unit
 from interlock.model.states import Reason, RunState, StepState, UnitState
 from interlock.testing.build import aborted, check, failed, ok, over, plan, solo, step
 from interlock.testing.simulate import Simulation, simulate, snapshot
-from tests.decide.runs import by_unit, dispatches
 
 PROBE = Command(text="ask")
 EXTERNAL = plan(step("a", effects="external", probe=PROBE), step("b"))
