@@ -231,6 +231,7 @@ def test_good_steps_are_good_for_both(step: str) -> None:
                 "unit: { exe: {} }",
                 "run: a, needs: b",
                 "run: a, resources: 3",
+                "run: a, cwd: ''",
             )
         ),
     ],
