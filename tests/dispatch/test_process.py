@@ -210,9 +210,10 @@ def test_a_cancel_ends_the_attempt_as_aborted(shop: Shop) -> None:
 
 
 def test_a_second_cancel_with_no_grace_kills_at_once(shop: Shop) -> None:
-    request = shop.start("trap '' TERM; echo up > up; while :; do sleep 1; done")
+    request = shop.start("trap 'echo > asked' TERM; echo > up; while :; do sleep 0.05; done")
     until((shop.folder / "up").exists)
     shop.runner.cancel(None, 600.0)
+    until((shop.folder / "asked").exists)
     shop.runner.cancel(None, 0.0)
     assert shop.outcome(request).status == "aborted"
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.dispatch.shop import Shop, marked, runs, until
 
+from interlock.dispatch import reaper_main
 from interlock.dispatch.clean_env import clean
 from interlock.dispatch.markers import Marker
 from interlock.dispatch.reaper import Reaper
@@ -149,3 +150,11 @@ def test_without_an_interpreter_to_start_it_work_goes_on_unguarded(monkeypatch: 
     reaper.start()
     assert reaper.pid is None
     reaper.close()
+
+
+def test_a_driver_that_is_gone_before_the_reaper_looks_is_noticed_though_its_pipe_is_held() -> None:
+    program = Path(reaper_main.__file__)
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-E", str(program), "nobody:", "4000000"], stdin=subprocess.PIPE
+    ) as late:
+        assert late.wait(20) == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.store import builders as b
 
@@ -160,7 +162,7 @@ class AttemptsSuite:
         mine = b.begin(store, 3)
         store.commit(mine, [b.reserved(0)])
         before = len(store.events(b.RUN))
-        batch = [b.reserved(1), b.finished(0), b.run_moved(RunState.FAILED, reason="x"), b.failed(2)]
+        batch: list[ev.Event] = [b.reserved(1), b.finished(0), b.run_moved(RunState.FAILED, reason="x"), b.failed(2)]
         assert store.commit(stale, batch) == Committed(lost=True, refused=("d0.2.1",))
         assert [u.state for u in store.units(b.RUN)] == ["completed", "pending", "pending"]
         assert store.run(b.RUN).state == "active"
@@ -211,7 +213,7 @@ class AttemptsSuite:
 
     def test_an_unknown_unit_is_moved_by_an_answer(self, store: Store) -> None:
         mine = b.begin(store, 2)
-        unsure = {"unit_state": UnitState.UNKNOWN, "reason": Reason.TIMEOUT}
+        unsure: dict[str, Any] = {"unit_state": UnitState.UNKNOWN, "reason": Reason.TIMEOUT}
         store.commit(mine, [b.reserved(0), b.failed(0, **unsure), b.reserved(1), b.failed(1, **unsure)])
         store.commit(
             mine,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from typing import Any, Final
 
 import msgspec
@@ -84,11 +85,8 @@ def dumps(value: object) -> bytes:
 def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise NotJsonError(f"duplicate key {json.dumps(key)}")
-            seen.add(key)
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise NotJsonError(f"duplicate key {json.dumps(twice)}")
     return found
 
 
