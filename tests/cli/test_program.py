@@ -1,3 +1,5 @@
+"""The program as a whole: help, usage errors, failures in words, exit codes, completion."""
+
 from __future__ import annotations
 
 import ast
@@ -222,6 +224,13 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
 def test_completion_scripts_call_the_program_back(shell: str, interlock: Interlock) -> None:
     script = interlock("completion", shell).stdout
     assert "_INTERLOCK_COMPLETE" in script
+
+
+def test_completion_knows_the_runs(journal: Any, interlock: Interlock) -> None:
+    done = interlock(
+        cwd=journal.root, _INTERLOCK_COMPLETE="bash_complete", COMP_WORDS="interlock status 01", COMP_CWORD="2"
+    )
+    assert done.stdout.split() == ["plain,01BBB", "plain,01AAA"]
 
 
 def test_completion_knows_the_commands(interlock: Interlock) -> None:

@@ -1,3 +1,5 @@
+"""Live progress: what is shown, and that no reader can hold up or end a run."""
+
 from __future__ import annotations
 
 import os

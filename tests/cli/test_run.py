@@ -1,3 +1,5 @@
+"""Real runs by the program as a process of its own: exit codes, output, signals, odd readers."""
+
 from __future__ import annotations
 
 import json
@@ -223,6 +225,9 @@ def test_a_run_under_way_is_abandoned_from_outside(
     assert held.returncode == 5
     assert "driven by pid" in held.stderr
     assert "next: interlock events" in interlock("status", cwd=tmp_path).stdout
+    skipped = interlock("run", "flow.md", "--if-running", "skip", cwd=tmp_path)
+    assert (skipped.returncode, skipped.stdout.partition(":")[0]) == (0, "skipped")
+    assert interlock("run", "flow.md", "--if-running", "fail", cwd=tmp_path).returncode == 5
     assert interlock("abandon", "last", cwd=tmp_path).returncode == 0
     process.communicate(timeout=30)
     assert process.returncode == 1

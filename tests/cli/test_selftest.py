@@ -1,3 +1,5 @@
+"""The selftest: its sample runs, its kills are resumed, and a case that fails is not hidden."""
+
 from __future__ import annotations
 
 import json

@@ -69,7 +69,7 @@ class LazyGroup(click.Group):
             raise click.UsageError(f"no command '{args[0]}'" + (f"; {near}" if near else ""), ctx)
         return super().resolve_command(ctx, args)
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> object:
         """Run the command; a reader that left early has seen what it wanted."""
         try:
             return super().invoke(ctx)
