@@ -6,6 +6,7 @@ Guarantee: every key of the schema is on the page, with the words of the schema.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,12 +27,16 @@ together is told in the [guide](guide.md).
 Schema = dict[str, Any]
 
 
+TEXT = ["string", "number", "boolean"]
+"""What the parser takes as source text: `1.10` and `on` stay what they look like."""
+
+
 class Reference:
     """Walks the schema; sections are made in the order in which keys first lead to them."""
 
     def __init__(self, schema: Schema) -> None:
         """Begin at the top."""
-        self.definitions: Schema = schema.get("$defs", {})
+        self.root = schema
         self.queue: list[tuple[str, Schema]] = [("Front matter", schema)]
         self.named = {"Front matter"}
 
@@ -42,28 +47,47 @@ class Reference:
             yield "\n".join(self.section(title, schema))
 
     def section(self, title: str, schema: Schema) -> Iterator[str]:
-        """Yield the lines of one section."""
+        """Yield the lines of one section. Keys taken whole from another section are told in one line."""
         yield f"## {title}"
         yield ""
-        if "description" in schema and title != "Front matter":
-            yield f"{cell(schema['description'])}\n"
+        yield f"{schema['description']}\n"
+        own, shared = self.split(schema)
+        for owner, keys in shared.items():
+            link = self.link(owner, self.root["$defs"][owner])
+            left = properties(self.root["$defs"][owner]).keys() - set(keys)
+            what = "every other key" if left <= own.keys() else ", ".join(f"`{key}`" for key in keys)
+            yield f"Also {what} of {link}.\n"
+        if not properties(schema):
+            yield f"A value: {self.kind(title.lower(), schema)}.\n"
+            return
         yield "| key | value | meaning |"
         yield "| --- | --- | --- |"
         required = set(schema.get("required", []))
-        for key, value in sorted(properties(schema).items(), key=lambda pair: pair[0] not in required):
+        for key, value in sorted(own.items(), key=lambda pair: pair[0] not in required):
             must = " (required)" if key in required else ""
             yield f"| `{key}`{must} | {cell(self.kind(key, value))} | {cell(self.meaning(value))} |"
         yield ""
 
+    def split(self, schema: Schema) -> tuple[Schema, dict[str, list[str]]]:
+        """Return the keys of its own, and those that are only taken from another section, by that section."""
+        own, shared = dict(properties(schema)), dict[str, list[str]]()
+        for key, value in properties(schema).items():
+            taken = re.fullmatch(r"#/\$defs/([^/]+)/properties/(.+)", value.get("$ref", ""))
+            if taken and taken[2] == key and len(value) == 1:
+                shared.setdefault(taken[1], []).append(key)
+                del own[key]
+        return own, shared
+
     def resolved(self, schema: Schema) -> Schema:
         """Follow one reference inside the document."""
-        name = str(schema.get("$ref", "")).rpartition("/")[2]
-        found: Schema = self.definitions.get(name, schema)
+        found: Schema = self.root
+        for part in str(schema["$ref"]).split("/")[1:]:
+            found = found[part]
         return found
 
     def meaning(self, schema: Schema) -> str:
         """Return the description, the key's own before the shared one's, with the default."""
-        text = schema.get("description") or self.resolved(schema).get("description", "")
+        text = schema.get("description") or (self.resolved(schema).get("description", "") if "$ref" in schema else "")
         if "default" in schema:
             text = f"{text} Default: `{json.dumps(schema['default'])}`.".strip()
         return str(text)
@@ -71,8 +95,7 @@ class Reference:
     def kind(self, key: str, schema: Schema) -> str:
         """Return what a value may be, in words; objects with keys become a section and a link to it."""
         if "$ref" in schema:
-            name = str(schema["$ref"]).rpartition("/")[2]
-            return self.link(name, self.definitions[name]) if name in self.definitions else "JSON Schema"
+            return self.link(str(schema["$ref"]).rpartition("/")[2], self.resolved(schema))
         for union in ("oneOf", "anyOf"):
             if union in schema:
                 return " or ".join(dict.fromkeys(self.kind(key, option) for option in schema[union]))
@@ -88,7 +111,7 @@ class Reference:
         """Return the words for a value without keys of its own."""
         types = schema.get("type", "any value")
         names = types if isinstance(types, list) else [types]
-        words = " or ".join(names)
+        words = "text" if names == TEXT else " or ".join(names)
         if "array" in names and "items" in schema:
             words = words.replace("array", f"list of {self.kind(key, schema['items'])}")
         rest = schema.get("additionalProperties") or next(iter(schema.get("patternProperties", {}).values()), None)
@@ -97,9 +120,7 @@ class Reference:
         return words + limits(schema)
 
     def link(self, name: str, schema: Schema) -> str:
-        """Return a link to the section of an object, or the words for a shared plain value."""
-        if not properties(schema):
-            return self.kind(name, schema)
+        """Return a link to the section of a shared or nested value, which is made when it is first met."""
         title = name.replace("_", " ").strip().capitalize()
         if title not in self.named:
             self.named.add(title)

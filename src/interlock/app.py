@@ -24,7 +24,7 @@ from interlock.dispatch.identity import alive, identify, pid_namespace
 from interlock.dispatch.leftovers import end_leftovers
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import VARIABLE, Marker
-from interlock.dispatch.redact_base import NullRedactor, ResolvedEnv
+from interlock.dispatch.secrets import EnvResolver
 from interlock.errors import Diagnostic, InterlockError, LeaseHeldError, UsageError, WorkflowError
 from interlock.model import canon
 from interlock.model import events as ev
@@ -47,7 +47,7 @@ from interlock.run.lease import Host, claimable, fresh
 from interlock.run.load import restore, run_info
 from interlock.run.local import LocalExecutor
 from interlock.run.loop import Observer, Opening
-from interlock.run.params import ParamsInput, read_params
+from interlock.run.params import NO_PARAMS, ParamsInput, read_params
 from interlock.run.project import ProjectPaths, find_project, open_state, project_at
 from interlock.run.result import Result, result_of
 from interlock.run.signals import interrupting
@@ -129,7 +129,7 @@ class App:
             found.extend(load_workflow(path, self.project, self.config)[1])
         return sorted(found)
 
-    def preview(self, target: str | Path, params: ParamsInput = ParamsInput()) -> Preview:
+    def preview(self, target: str | Path, params: ParamsInput = NO_PARAMS) -> Preview:
         """Say what starting the workflow file, or going on with the run, would do."""
         path = Path(target)
         if path.suffix == ".md" or path.is_file():
@@ -157,7 +157,7 @@ class App:
     def run_file(
         self,
         path: Path,
-        params: ParamsInput = ParamsInput(),
+        params: ParamsInput = NO_PARAMS,
         *,
         key: str | None = None,
         if_running: Literal["fail", "skip"] | None = None,
@@ -169,6 +169,9 @@ class App:
         plan = self._compile(path, on_warning)
         _, params_json = self._params(plan, params)
         store = self._open()
+        if not plan.project.id:
+            # the project got its id just now; a plan without one would never equal the next run's
+            plan = self._compile(path, None)
         running = self._running(plan.source) if if_running else None
         if running is not None:
             return self._not_twice(running, if_running)
@@ -311,11 +314,14 @@ class App:
         )
 
     def _executor(self, plan: Plan, lease: Lease) -> Executor:
+        values = msgspec.json.decode(self._open().run(lease.run_id).params_json)
+        secret = {param.name: str(values[param.name]) for param in plan.params if param.secret and param.name in values}
+        resolver = EnvResolver(plan.env_groups, plan.project.root, extra=secret)
         marker = Marker(lease.run_id, lease.holder, lease.term, os.environ.get(VARIABLE, ""))
         return LocalExecutor(
             python=plan.python,
             python_path=plan.python_path,
-            env_for=lambda _job: ResolvedEnv({}, NullRedactor()),
+            env_for=lambda job: resolver.resolve(job.env),
             marker=marker,
             log=RunLog(self.project.logs / f"{lease.run_id}.log"),
             scratch=self.project.state_dir / "tmp",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -213,7 +213,7 @@ def started(step: int, *ids: str) -> ev.StepStarted:
 
 
 @pytest.fixture
-def journal(tmp_path: Path, snapshot: Snapshot) -> Iterator[Journal]:
+def journal(tmp_path: Path, snapshot: Snapshot) -> Journal:
     """Two runs: `01AAA` degraded, with a log; `01BBB` blocked on an effect that nobody knows of."""
     journal = Journal(tmp_path)
     store = journal.store
@@ -263,7 +263,7 @@ def journal(tmp_path: Path, snapshot: Snapshot) -> Iterator[Journal]:
     )
     store.release(lease)
     store.close()
-    yield journal
+    return journal
 
 
 class Reading:

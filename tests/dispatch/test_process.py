@@ -2,12 +2,19 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
-from tests.dispatch.shop import Shop, runs, until
+from tests.dispatch.shop import PATIENCE_S, Shop, runs, until
 
+from interlock.dispatch.base import Job
+from interlock.dispatch.redact_base import NullRedactor, ResolvedEnv
 from interlock.model.plan import Command
 from interlock.model.states import Reason
 
@@ -252,3 +259,94 @@ def test_nothing_is_left_in_the_scratch_folder(shop: Shop) -> None:
     assert shop.run("test -s $INTERLOCK_CONTEXT").status == "ok"
     contexts = list(Path(shop.folder / "scratch").rglob("*.json"))
     assert contexts == []
+
+
+def test_nothing_starts_after_close(shop: Shop) -> None:
+    shop.runner.close()
+    outcome = shop.run("touch ran")
+    assert (outcome.status, outcome.answered, outcome.error) == ("aborted", True, "cancelled before it began")
+    assert not (shop.folder / "ran").exists()
+
+
+def test_a_cancel_while_the_environment_is_resolved_starts_nothing(shop: Shop) -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def slow(_: Job) -> ResolvedEnv:
+        asked.set()
+        assert go_on.wait(PATIENCE_S)
+        return ResolvedEnv({}, NullRedactor())
+
+    shop.env_for = slow
+    request = shop.start("touch ran")
+    assert asked.wait(PATIENCE_S)
+    shop.runner.cancel(None, 5.0)
+    go_on.set()
+    outcome = shop.outcome(request)
+    assert (outcome.status, outcome.answered) == ("aborted", True)
+    assert not (shop.folder / "ran").exists()
+
+
+def test_without_pidfds_exits_timeouts_and_strays_work_as_well(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_: int) -> int:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(os, "pidfd_open", missing)
+    assert shop.run("echo fine").output == b"fine\n"
+    assert shop.run("exec >&- 2>&-; exit 3").exit_code == 3
+    request = shop.start("setsid sleep 600 & echo $! > child; sleep 600", timeout_ms=500)
+    assert shop.outcome(request).reason is Reason.TIMEOUT
+    assert not runs(int((shop.folder / "child").read_text()))
+
+
+def test_without_proc_psutil_finds_the_tree(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.dispatch.identity.HAS_PROC", False)
+    request = shop.start("setsid sleep 600 & echo $! > child; sleep 600", timeout_ms=700)
+    assert shop.outcome(request).reason is Reason.TIMEOUT
+    assert not runs(int((shop.folder / "child").read_text()))
+
+
+def test_an_exit_code_that_another_waiter_took_is_not_a_success(shop: Shop) -> None:
+    request = shop.start("read -r _ < gate")
+    os.mkfifo(shop.folder / "gate")
+    pid = shop.started(request).process.pid
+    taken = threading.Thread(target=os.waitpid, args=(pid, 0))
+    taken.start()
+    os.kill(pid, signal.SIGKILL)
+    taken.join()
+    outcome = shop.outcome(request)
+    assert (outcome.status, outcome.answered) == ("failed", False)
+
+
+def test_a_driver_that_was_started_with_ignored_sigchld_still_sees_exit_codes(tmp_path: Path) -> None:
+    text = """
+import os, queue, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+from pathlib import Path
+from tests.dispatch.shop import Shop
+shop = Shop(Path(sys.argv[1]))
+outcome = shop.run("exit 3")
+shop.close()
+print(outcome.exit_code)
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", text, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (found.stdout, found.stderr) == ("3\n", "")
+
+
+def test_too_many_open_files_are_a_spawn_failure_that_says_so(shop: Shop) -> None:
+    shop.run("true")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - one listing
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 1, hard))
+    try:
+        outcome = shop.run("true")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert outcome.reason is Reason.SPAWN_FAILED
+    assert outcome.error.startswith("too many open files")
+    assert shop.run("echo fine").output == b"fine\n"

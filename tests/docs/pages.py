@@ -70,10 +70,11 @@ class Shell:
         self.folder.mkdir()
         programs = folder / "bin"
         programs.mkdir()
-        start = f'#!/bin/sh\nexec "{sys.executable}" -c "from interlock.cli.entry import main; main()" "$@"\n'
-        (programs / "interlock").write_text(start, encoding="utf-8")
-        (programs / "interlock").chmod(0o755)
-        (programs / "python3").symlink_to(sys.executable)
+        # not a link to the interpreter: a virtual environment is found by the path it was started with
+        program = "from interlock.cli.entry import main; raise SystemExit(main())"
+        for name, call in (("interlock", f'-c "{program}"'), ("python3", "")):
+            (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {call} "$@"\n', encoding="utf-8")
+            (programs / name).chmod(0o755)
         self.env = {
             "PATH": f"{programs}:{os.environ['PATH']}",
             "HOME": str(folder),

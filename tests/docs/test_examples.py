@@ -76,6 +76,10 @@ def test_an_example_runs_as_it_stands(example: str, repository: Shell) -> None:
 def test_health_of_an_odd_repository_is_told_and_nothing_in_it_is_run(repository: Shell) -> None:
     odd(repository.folder)
     commit(repository)
+    for path in repository.folder.rglob("*"):
+        if path.is_file() and path.stat().st_size < 10:
+            path.write_text("changed\n")
+    commit(repository)
     done = repository.run(f"interlock run '{HEALTH}'")
     assert done.returncode == 0, done.stdout
     report = (repository.folder / artifact(repository, "report")).read_text(encoding="utf-8")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 
 import pytest
 from tests.docs.pages import ROOT, Command, File, Shell, parts, pattern
+
+from interlock.cli.program import COMMANDS
 
 PAGES = ["README.md", "docs/tutorial.md", "docs/guide.md"]
 
@@ -23,10 +26,34 @@ def test_every_command_of_a_page_does_what_the_page_says(page: str, shell: Shell
 def follow(page: str, command: Command, shell: Shell) -> None:
     done = shell.run(command.text)
     place = f"{page}:{command.line}: $ {command.text}"
-    assert done.returncode == command.exit_code, f"{place}\n{done.stdout}"
+    # bash hands its place to the last command; an interactive shell would say 128 + the signal
+    code = 128 - done.returncode if done.returncode < 0 else done.returncode
+    assert code == command.exit_code, f"{place}\n{done.stdout}"
     assert "Traceback" not in done.stdout, f"{place}\n{done.stdout}"
     if command.said:
         assert re.fullmatch(pattern(command.said), done.stdout), f"{place}\n{done.stdout}"
+
+
+def test_the_workflow_in_the_readme_runs(shell: Shell) -> None:
+    file = next(p for p in parts((ROOT / "README.md").read_text(encoding="utf-8")) if isinstance(p, File))
+    (shell.folder / file.name).write_text(file.text, encoding="utf-8")
+    done = shell.run(f"git init -q && git add . && interlock lint {file.name} && interlock run {file.name}")
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.endswith(f"  total: {file.text.count(chr(10))}\n")
+
+
+def test_every_command_and_option_that_a_page_names_exists() -> None:
+    text = "\n".join((ROOT / page).read_text(encoding="utf-8") for page in [*PAGES, "docs/promises.md"])
+    named = re.findall(r"\binterlock ([a-z]+)((?: [^`\n]*)?)", text.replace("\ninterlock", " interlock"))
+    called = [(name, rest) for name, rest in named if name in COMMANDS]
+    assert {name for name, _ in called} >= {"run", "resume", "status", "lint", "plan", "resolve", "abandon", "schema"}
+    missing = [(name, o) for name, rest in called for o in re.findall(r" (--[a-z-]+)", rest) if o not in options(name)]
+    assert missing == []
+
+
+def options(name: str) -> set[str]:
+    command = importlib.import_module(f"interlock.cli.commands.{name}").command
+    return {option for parameter in command.params for option in parameter.opts} | {"--help"}
 
 
 def test_the_pages_hold_commands() -> None:

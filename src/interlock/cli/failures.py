@@ -36,7 +36,7 @@ def complain(message: str, hint: str = "") -> None:
 def explain(error: InterlockError) -> int:
     """Write an error of the tree and return its exit code."""
     if isinstance(error, WorkflowError):
-        from interlock.plan.diagnose import render
+        from interlock.plan.diagnose import render  # noqa: PLC0415 - only a faulty file needs it
 
         with contextlib.suppress(OSError, ValueError):
             click.echo("\n\n".join(render(found) for found in error.diagnostics), err=True)

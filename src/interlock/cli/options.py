@@ -61,7 +61,7 @@ class Duration(click.ParamType[int]):
 
     name = "duration"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401 - click's signature
         """Read the text."""
         if isinstance(value, int):
             return value
@@ -81,7 +81,7 @@ class Assignment(click.ParamType[tuple[str, str]]):
 
     name = "name=value"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:  # noqa: ANN401 - click's signature
         """Split at the first equals sign."""
         if isinstance(value, tuple):
             return value

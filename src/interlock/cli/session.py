@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from interlock.cli.port import App
 from interlock.errors import UsageError
+
+if TYPE_CHECKING:
+    from interlock.app import App
 
 
 def _open(project: Path | None) -> App:
-    import interlock
+    from interlock.app import open_project  # noqa: PLC0415 - help needs no engine
 
-    return interlock.open(project)
+    return open_project(project)
 
 
 class Session:

@@ -56,7 +56,7 @@ def _driver(lease: Lease | None, run: RunRow, *, live: bool) -> str:
     return f"gone ({who})" if run.state == RunState.ACTIVE else "none"
 
 
-def step_lines(steps: Any, views: list[Mapping[str, Any]]) -> Iterator[str]:
+def step_lines(steps: Any, views: list[Mapping[str, Any]]) -> Iterator[str]:  # noqa: ANN401 - rows in order
     """One line a step, and its feedback below where it didn't pass."""
     width = max((len(view["id"]) for view in views), default=0)
     for row, view in zip(steps, views, strict=True):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from interlock.app import App
 from interlock.cli.census_text import census_text, ending
 from interlock.cli.marks import mark
 from interlock.cli.output import say, style
-from interlock.cli.port import App, Result
 from interlock.cli.reading import read_failures, read_run, read_unknown
 from interlock.cli.text import clip, count, duration, safe, safe_lines, size
 from interlock.model.states import RunState, StepState
+from interlock.run.result import Result
 from interlock.store.base import Store
 from interlock.views.advice import next_commands
 from interlock.views.status import RunRows, status_view
@@ -28,6 +29,7 @@ def show_summary(app: App, result: Result) -> None:
     run = rows.run
     view = status_view(rows)
     how = style(ending(run.state, run.outcome, run.reason), fg=mark(run.state).colour, bold=True)
+    label = "  next:"
     interrupted = ", interrupted" if run.state == RunState.ACTIVE else ""
     say(f"run {style(run.id, bold=True)} {how}{interrupted} after {duration(run.driven_ms)}")
     say(f"  {count(view['census']['units'], 'unit')}: {census_text(view['census'])}")
@@ -37,7 +39,8 @@ def show_summary(app: App, result: Result) -> None:
     if run.state == RunState.COMPLETED:
         _artifact(store, rows)
     for command in next_commands(run, rows.steps, read_unknown(store, rows)):
-        say(f"  next: {style(command, bold=True)}")
+        say(f"{label:<8}{style(command, bold=True)}")
+        label = ""
 
 
 def _detail(detail: str) -> None:
@@ -50,7 +53,8 @@ def _failures(store: Store, rows: RunRows) -> None:
     if not failed:
         return
     for unit in read_failures(store, rows.run.id, _MOST_FAILURES):
-        error = f": {clip(safe(unit.error), 200)}" if unit.error else ""
+        # the run's own line tells of its first failure
+        error = f": {clip(safe(unit.error), 200)}" if unit.error and unit.error not in rows.run.detail else ""
         say(f"  failed: {safe(unit.id)} ({unit.reason}){error}")
     if failed > _MOST_FAILURES:
         say(f"  and {failed - _MOST_FAILURES:,} more")

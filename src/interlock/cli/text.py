@@ -34,7 +34,7 @@ def _escape(found: re.Match[str]) -> str:
     character = found[0]
     named = {"\n": "\\n", "\r": "\\r"}.get(character)
     code = ord(character)
-    return named or (f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}")
+    return named or (f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}")  # noqa: PLR2004 - one byte
 
 
 def clip(text: str, most: int) -> str:
@@ -42,7 +42,7 @@ def clip(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def compact(value: Any, most: int = 60) -> str:
+def compact(value: Any, most: int = 60) -> str:  # noqa: ANN401 - any JSON value
     """Show a JSON value in one short line; strings without quotes."""
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return clip(safe(text[: most * 2]), most)
@@ -72,7 +72,7 @@ def size(count_bytes: int) -> str:
     """Spell a size in binary units."""
     number = float(count_bytes)
     for unit in ("bytes", "KiB", "MiB"):
-        if number < 1024:
+        if number < 1024:  # noqa: PLR2004 - the step of binary units
             return f"{number:.0f} {unit}" if unit == "bytes" else f"{number:.1f} {unit}"
         number /= 1024
     return f"{number:.1f} GiB"

@@ -19,6 +19,7 @@ from interlock.decide.work import work_units
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.actions import Action, Dispatch
+from interlock.model.plan import Route
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step
 from interlock.model.states import RunState, StepState, UnitState
@@ -47,19 +48,16 @@ def next_actions(snap: Snapshot, now: Now) -> list[Action]:
 def _pending(snap: Snapshot, spec: PlanStep, step: Step, now: Now, _room: Room) -> list[Action]:
     if snap.halted is not None:
         return []
-    match readiness(snap, spec):
-        case Ready.NOT_YET:
-            return []
-        case Ready.SKIP:
-            return [ev.StepMoved(at=now.at, step=step.index, state=StepState.SKIPPED, reason="not_chosen")]
-        case Ready.YES:
-            return _route(snap, spec, step, now) if spec.route else _begin(snap, spec, step, now)
-
-
-def _route(snap: Snapshot, spec: PlanStep, step: Step, now: Now) -> list[Action]:
-    if spec.route is None:
+    ready = readiness(snap, spec)
+    if ready is Ready.NOT_YET:
         return []
-    chosen = choose(snap, spec.route)
+    if ready is Ready.SKIP:
+        return [ev.StepMoved(at=now.at, step=step.index, state=StepState.SKIPPED, reason="not_chosen")]
+    return _route(snap, spec.route, step, now) if spec.route else _begin(snap, spec, step, now)
+
+
+def _route(snap: Snapshot, route: Route, step: Step, now: Now) -> list[Action]:
+    chosen = choose(snap, route)
     if isinstance(chosen, Broken):
         return [_fail(step, now, chosen)]
     artifact = canon.dumps(chosen)
@@ -165,18 +163,14 @@ def _promote(snap: Snapshot, spec: PlanStep, step: Step, now: Now) -> list[Actio
 
 def _gating(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: Room) -> list[Action]:
     judged = gate.judge(step)
-    match judged.verdict:
-        case "open":
-            if snap.halted is not None:
-                return [] if step.running else _stop(snap, step, now, "stopped")
-            return [*startable(spec, step, now, room)]
-        case "pass":
-            made = reduce_step(spec, step, snap.plan.limits.max_artifact_bytes)
-            return [_fail(step, now, made) if isinstance(made, Broken) else _complete(step, now, made)]
-        case "reject":
-            reason = "gate_rejected"
-        case "unavailable":
-            reason = "check_unavailable"
+    if judged.verdict == "open":
+        if snap.halted is not None:
+            return [] if step.running else _stop(snap, step, now, "stopped")
+        return [*startable(spec, step, now, room)]
+    if judged.verdict == "pass":
+        made = reduce_step(spec, step, snap.plan.limits.max_artifact_bytes)
+        return [_fail(step, now, made) if isinstance(made, Broken) else _complete(step, now, made)]
+    reason = "gate_rejected" if judged.verdict == "reject" else "check_unavailable"
     return [ev.StepMoved(at=now.at, step=step.index, state=StepState.BLOCKED, reason=reason, detail=judged.detail)]
 
 

@@ -24,7 +24,7 @@ class UnresolvedError(Exception):
     """A reference names nothing; the text says which, and what was found instead."""
 
 
-def lookup(snap: Snapshot, ref: Reference) -> Any:
+def lookup(snap: Snapshot, ref: Reference) -> Any:  # noqa: ANN401 - any JSON value
     """Return the value of `ref`. Raises UnresolvedError."""
     return _walk(ref, _root(snap, ref))
 
@@ -45,7 +45,7 @@ def _artifact(snap: Snapshot, ref: Reference) -> bytes:
     return step.artifact if step.artifact is not None else b"null"
 
 
-def _root(snap: Snapshot, ref: Reference) -> Any:
+def _root(snap: Snapshot, ref: Reference) -> Any:  # noqa: ANN401 - any JSON value
     if ref.root == "params":
         if ref.name not in snap.run.params:
             raise UnresolvedError(f"{ref.text}: the optional parameter '{ref.name}' was not given")
@@ -53,7 +53,7 @@ def _root(snap: Snapshot, ref: Reference) -> Any:
     return msgspec.json.decode(_artifact(snap, ref))
 
 
-def _walk(ref: Reference, value: Any) -> Any:
+def _walk(ref: Reference, value: Any) -> Any:  # noqa: ANN401 - any JSON value
     skipped = value is None and ref.root == "steps" and bool(ref.path)
     for part in ref.path:
         if isinstance(part, int):

@@ -109,10 +109,10 @@ class Supervisor:
         self._deadline = None if self._job.timeout_ms is None else began + self._job.timeout_ms / 1000
         self._idle_s = None if self._job.idle_timeout_ms is None else self._job.idle_timeout_ms / 1000
         self._progress_at = began
-        self._look_at: float | None = None
+        self._look_at = None if self._idle_s is None else began + self._look_every_s(self._idle_s)
         self._cpu_ticks = 0
         self._hold_until = 0.0
-        self._look()
+        self._code: int | None = None
 
     def run(self, poller: select.poll, wake_fd: int, report: Callable[[Report], None]) -> Outcome:
         """Watch until the end; the process is reaped and both pipes are closed afterwards."""
@@ -209,21 +209,23 @@ class Supervisor:
             self._end(Ending(Reason.OUTPUT_TOO_LARGE, _TOO_LARGE.format(limit)), KILL_AFTER_S)
         elif self._deadline is not None and now >= self._deadline:
             self._end(Ending(Reason.TIMEOUT, f"timed out after {self._job.timeout_ms} ms"), KILL_AFTER_S)
-        elif self._look_at is not None and now >= self._look_at:
-            self._look()
+        elif self._idle_s is not None and self._look_at is not None and now >= self._look_at:
+            self._look(self._idle_s)
 
-    def _look(self) -> None:
+    @staticmethod
+    def _look_every_s(idle_s: float) -> float:
+        return min(5.0, max(_LOOK_S, idle_s / 4))
+
+    def _look(self, idle_s: float) -> None:
         """See whether an idle timeout has run out; the next look is due soon enough to notice it in time."""
-        if self._idle_s is None:
-            return
         now = time.monotonic()
         ticks = self._tree.cpu_ticks()
         if ticks != self._cpu_ticks:
             self._cpu_ticks, self._progress_at = ticks, now
-        if now >= self._progress_at + self._idle_s:
+        if now >= self._progress_at + idle_s:
             idle_ms = self._job.idle_timeout_ms
             self._end(Ending(Reason.IDLE_TIMEOUT, f"no output and no processor time for {idle_ms} ms"), KILL_AFTER_S)
-        self._look_at = now + min(5.0, max(_LOOK_S, self._idle_s / 4))
+        self._look_at = now + self._look_every_s(idle_s)
 
     def _end(self, ending: Ending, grace_s: float) -> None:
         if self._ending is not None:
@@ -241,13 +243,26 @@ class Supervisor:
         if not self._exited:
             # only after an error of our own: whatever it was, nothing is left behind
             self._tree.kill()
-        self._popen.wait()
+        self._code = self._reap()
         for sink in list(self._open.values()):
             with contextlib.suppress(OSError):
                 _drain(sink)
             poller.unregister(sink.fd)
             os.close(sink.fd)
         self._open.clear()
+
+    def _reap(self) -> int | None:
+        """Return the exit code, minus the signal's number, or None when somebody else took it away."""
+        # not Popen.wait: it would call a lost exit code a success
+        try:
+            info = os.waitid(os.P_PID, self._popen.pid, os.WEXITED)
+        except ChildProcessError:
+            info = None
+        code = None
+        if info is not None:
+            code = info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
+        self._popen.returncode = 0 if code is None else code
+        return code
 
     def _outcome(self) -> Outcome:
         try:
@@ -259,26 +274,30 @@ class Supervisor:
             self._ending = self._ending or Ending(
                 Reason.DISK_FULL, f"the run's log could not be written: {error.strerror}"
             )
-        code = self._popen.returncode
-        reason, error_text = self._verdict(code)
+        reason, error_text = self._verdict(self._code)
         status = "ok" if reason is None else "aborted" if reason is Reason.ABORTED else "failed"
         return Outcome(
             dispatch=self._attempt.request.dispatch,
             status=status,  # type: ignore[arg-type]  # a conditional expression of literals
             reason=reason,
             error=error_text,
-            output=self._out.whole() if reason is None or reason is Reason.NON_ZERO_EXIT else b"",
-            answered=reason is None or (self._ending is None and reason is not Reason.KILLED),
-            exit_code=code if code >= 0 else None,
+            output=self._out.whole() if reason is None else b"",
+            answered=self._ending is None and reason not in _NO_ANSWER,
+            exit_code=self._code if self._code is not None and self._code >= 0 else None,
             process=self._attempt.process,
             log=span,
             started_at=self._attempt.started_at,
             ended_at=now_ms(),
         )
 
-    def _verdict(self, code: int) -> tuple[Reason | None, str]:
+    def _verdict(self, code: int | None) -> tuple[Reason | None, str]:
         if self._ending is not None:
             return self._ending.reason or Reason.ABORTED, self._ending.error
+        if code is None:
+            return (
+                Reason.DISPATCH_ERROR,
+                "the exit code is unknown: another part of this program waits for all children",
+            )
         if code < 0:
             return Reason.KILLED, f"ended by {_signal_name(-code)}{self._said()}"
         size = self._out.total
@@ -300,6 +319,7 @@ class Supervisor:
         return ""
 
 
+_NO_ANSWER: Final = frozenset({Reason.KILLED, Reason.DISPATCH_ERROR})
 _TOO_LARGE: Final = "the result is larger than {} bytes; write it to a file and print the path"
 
 

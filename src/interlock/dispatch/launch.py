@@ -81,19 +81,19 @@ class Launcher:
         except SpawnError as error:
             return attempt.never_began(Reason.SPAWN_FAILED, str(error))
         except OSError as error:
-            reason = Reason.DISK_FULL if error.errno in _FULL else Reason.DISPATCH_ERROR
-            place = os.fsdecode(error.filename) if error.filename else "the scratch folder"
-            return attempt.never_began(reason, f"`{place}` could not be written: {error.strerror}")
+            return attempt.never_began(*_explain(error))
         finally:
             with contextlib.suppress(OSError):
-                os.unlink(context)
+                os.unlink(context)  # noqa: PTH108 - bytes, at half the cost
 
     def _run(self, attempt: Attempt, shared: _Shared, poller: select.poll, wake_fd: int, context: bytes) -> Outcome:
         request = attempt.request
+        if attempt.cancelled is not None:
+            # while the environment was resolved, which may take its time
+            return attempt.never_began(None, "cancelled before it began")
         self._reaper.start()
         env = shared.context.environment(request, context, self._marker)
-        reading_out, writing_out = os.pipe()
-        reading_err, writing_err = os.pipe()
+        (reading_out, writing_out), (reading_err, writing_err) = _two_pipes()
         try:
             attempt.started_at = now_ms()
             popen = self._programs.spawn(shared.argv, request.job.cwd, env, writing_out, writing_err)
@@ -148,3 +148,21 @@ class Launcher:
         """Release what is held; no attempt may be under way. Idempotent."""
         self._programs.close()
         self._contexts.remove()
+
+
+def _two_pipes() -> tuple[tuple[int, int], tuple[int, int]]:
+    first = os.pipe()
+    try:
+        return first, os.pipe()
+    except OSError:
+        for fd in first:
+            os.close(fd)
+        raise
+
+
+def _explain(error: OSError) -> tuple[Reason, str]:
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return Reason.SPAWN_FAILED, "too many open files; raise `ulimit -n` or lower the concurrency"
+    reason = Reason.DISK_FULL if error.errno in _FULL else Reason.DISPATCH_ERROR
+    place = os.fsdecode(error.filename) if error.filename else "the scratch folder"
+    return reason, f"`{place}` could not be written: {error.strerror}"

@@ -50,4 +50,5 @@ def end_strays(marker: Marker, dispatches: Collection[str], give_up_s: float = 1
             for mark in marks
         )
 
-    return sweep(wanted, give_up_s)
+    # their leaders have all been reaped, so none can be caught between fork and exec: no need to wait between scans
+    return sweep(wanted, give_up_s, 0.0)

@@ -47,7 +47,7 @@ class _Head(msgspec.Struct, frozen=True):
 _decode_head: Final = msgspec.json.Decoder(_Head).decode
 
 
-class _Torn(Exception):
+class _Torn(Exception):  # noqa: N818 - not an error: the file ends before the frame does
     """The frame is not whole, or not yet."""
 
 
@@ -80,7 +80,7 @@ def _ranges(spans: Collection[LogSpan]) -> list[tuple[int, int | None]]:
     reached = -1
     for start, end in sorted((span.offset, span.offset + span.length) for span in spans):
         if merged and start <= reached:
-            start = merged.pop()[0]
+            start = merged.pop()[0]  # noqa: PLW2901 - the range grows to the left
         reached = max(reached, end)
         merged.append((start, reached))
     return merged

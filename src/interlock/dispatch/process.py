@@ -10,6 +10,7 @@ import contextlib
 import os
 import queue
 import select
+import signal
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -29,6 +30,23 @@ from interlock.model.states import Reason
 _JOIN_S: Final = 10.0
 
 
+class _Wake:
+    """Called from any thread, it makes `fd` readable for the one that polls it."""
+
+    def __init__(self) -> None:
+        self.fd, self._writing = os.pipe()
+        os.set_blocking(self.fd, False)
+        os.set_blocking(self._writing, False)
+
+    def __call__(self) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self._writing, b"w")
+
+    def close(self) -> None:
+        os.close(self.fd)
+        os.close(self._writing)
+
+
 class CommandRunner:
     """Where Command and Script targets run."""
 
@@ -43,6 +61,10 @@ class CommandRunner:
         environ: Mapping[str, str] | None = None,
         reaper: Reaper | None = None,
     ) -> None:
+        if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+            # inherited from whoever started us; exit codes would be lost, and children would inherit it too
+            with contextlib.suppress(ValueError):
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         base = clean(os.environ if environ is None else environ)
         self._report = report
         self._marker = marker
@@ -60,13 +82,30 @@ class CommandRunner:
         """Begin the attempt; its reports follow."""
         attempt = Attempt(request)
         with self._lock:
-            self._attempts[request.dispatch] = attempt
-            self._dispatches.setdefault(request.job.key, set()).add(request.dispatch)
-            if len(self._attempts) > len(self._threads):
-                thread = threading.Thread(target=self._work, name=f"command-{len(self._threads)}", daemon=True)
-                self._threads.append(thread)
-                thread.start()
-        self._queue.put(attempt)
+            refused = self._refusal() if len(self._attempts) >= len(self._threads) or self._closed else None
+            if refused is None:
+                self._attempts[request.dispatch] = attempt
+                self._dispatches.setdefault(request.job.key, set()).add(request.dispatch)
+                self._queue.put(attempt)
+        if refused is not None:
+            self._report(attempt.never_began(*refused))
+
+    def _refusal(self) -> tuple[Reason | None, str] | None:
+        """Add a thread; say why work cannot be taken if there is none at all."""
+        if self._closed:
+            return None, "cancelled before it began"
+        try:
+            wake = _Wake()
+        except OSError as error:
+            return None if self._threads else (Reason.DISPATCH_ERROR, f"no thread can be had: {error.strerror}")
+        thread = threading.Thread(target=self._work, args=(wake,), name=f"command-{len(self._threads)}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            wake.close()
+            return None if self._threads else (Reason.DISPATCH_ERROR, f"no thread can be had: {error}")
+        self._threads.append(thread)
+        return None
 
     def cancel(self, dispatches: list[str] | None, grace_s: float) -> None:
         """Ask attempts (None: all) to end: SIGTERM to their trees, SIGKILL after `grace_s`."""
@@ -99,33 +138,24 @@ class CommandRunner:
         self._reaper.close()
         self._launcher.close()
 
-    def _work(self) -> None:
+    def _work(self, wake: _Wake) -> None:
         """Carry out attempts until told to stop: one thread's life."""
         poller = select.poll()
-        woken, waker = os.pipe()
-        os.set_blocking(woken, False)
-        os.set_blocking(waker, False)
-        poller.register(woken, select.POLLIN)
-
-        def wake() -> None:
-            with contextlib.suppress(OSError):
-                os.write(waker, b"w")
-
+        poller.register(wake.fd, select.POLLIN)
         try:
             while (attempt := self._queue.get()) is not None:
                 attempt.wake = wake
-                outcome = self._carry_out(attempt, poller, woken)
+                outcome = self._carry_out(attempt, poller, wake.fd)
                 with self._lock:
                     attempt.wake = None
                     self._attempts.pop(attempt.request.dispatch, None)
                 self._report(outcome)
         finally:
-            os.close(woken)
-            os.close(waker)
+            wake.close()
 
-    def _carry_out(self, attempt: Attempt, poller: select.poll, woken: int) -> Outcome:
+    def _carry_out(self, attempt: Attempt, poller: select.poll, wake_fd: int) -> Outcome:
         try:
-            return self._launcher.carry_out(attempt, poller, woken)
-        except Exception as error:
+            return self._launcher.carry_out(attempt, poller, wake_fd)
+        except Exception as error:  # noqa: BLE001 - a fault of ours must end as an outcome, or the run would wait for ever
             text = f"interlock failed to carry out the attempt: {type(error).__name__}: {error}"
             return attempt.never_began(Reason.DISPATCH_ERROR, text, answered=attempt.process is None)

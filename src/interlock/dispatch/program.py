@@ -89,7 +89,7 @@ class Programs:
         return found
 
 
-def _explain(
+def _explain(  # noqa: PLR0911 - a table: one line for each cause
     error: OSError, argv: tuple[str, ...], cwd: str, env: dict[bytes, bytes]
 ) -> str:
     program = argv[0]

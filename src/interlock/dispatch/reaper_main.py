@@ -40,7 +40,7 @@ def _read(path: str) -> bytes:
 def pids() -> list[int]:
     """Every process there is; nothing where there is no /proc."""
     try:
-        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - pathlib is not needed here
     except OSError:
         return []
 
@@ -60,7 +60,7 @@ def _origin(pid: int) -> tuple[int, bytes]:
     """Return the parent and the start time of a running process; (0, b"") when it ended."""
     raw = _read(f"/proc/{pid}/stat")
     fields = raw[raw.rfind(b")") + 2 :].split()
-    if len(fields) < 20 or fields[0] in (b"Z", b"X"):
+    if len(fields) < 20 or fields[0] in (b"Z", b"X"):  # noqa: PLR2004 - the start time is the 20th after the name
         return 0, b""
     return int(fields[1]), fields[19]
 
@@ -84,26 +84,35 @@ def ancestors(pid: int) -> set[int]:
     return line
 
 
-def _kill(pid: int, started: bytes) -> bool:
-    """SIGKILL the process if, held fast so that its pid cannot be reused, it is still the one that was meant."""
-    if not hasattr(os, "pidfd_open"):
-        return False
+def send(pid: int, started: bytes, number: signal.Signals) -> bool:
+    """Signal the process if, held fast so that its pid cannot be reused, it still has the start time that was seen.
+
+    Where the system cannot hold a process the check comes right before the signal. An empty `started` is not checked.
+    """
     try:
         fd = os.pidfd_open(pid)
-    except OSError:
+    except ProcessLookupError:
         return False
+    except (OSError, AttributeError):
+        fd = -1
     try:
-        if _origin(pid)[1] != started:
+        if started and _origin(pid)[1] != started:
             return False
-        signal.pidfd_send_signal(fd, signal.SIGKILL)
+        if fd < 0:
+            os.kill(pid, number)
+        else:
+            signal.pidfd_send_signal(fd, number)
     except OSError:
         return False
     finally:
-        os.close(fd)
+        if fd >= 0:
+            os.close(fd)
     return True
 
 
-def sweep(wanted: Callable[[bytes], bool], give_up_s: float = _GIVE_UP_S) -> int:
+def sweep(
+    wanted: Callable[[bytes], bool], give_up_s: float = _GIVE_UP_S, between_scans_s: float = _BETWEEN_SCANS_S
+) -> int:
     """Kill every process whose marker is wanted, with all below it; return how many were killed.
 
     Ends after two scans in a row without one, so that a child caught between fork and exec is not missed.
@@ -112,16 +121,16 @@ def sweep(wanted: Callable[[bytes], bool], give_up_s: float = _GIVE_UP_S) -> int
     killed: set[int] = set()
     clean = 0
     until = time.monotonic() + give_up_s
-    while clean < 2 and time.monotonic() < until:
+    while clean < 2 and time.monotonic() < until:  # noqa: PLR2004 - two clean scans, see above
         everyone = pids()
         roots = {pid for pid in everyone if pid not in spared and (marker := marker_of(pid)) and wanted(marker)}
         clean = 0 if roots else clean + 1
         if roots:
             origins = {pid: _origin(pid) for pid in everyone}
             doomed = with_descendants(roots, {pid: parent for pid, (parent, _) in origins.items()}) - spared
-            killed |= {pid for pid in doomed if origins[pid][1] and _kill(pid, origins[pid][1])}
-        if clean < 2:
-            time.sleep(_BETWEEN_SCANS_S)
+            killed |= {pid for pid in doomed if origins[pid][1] and send(pid, origins[pid][1], signal.SIGKILL)}
+        if clean < 2:  # noqa: PLR2004 - as above
+            time.sleep(between_scans_s)
     return len(killed)
 
 

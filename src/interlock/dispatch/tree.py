@@ -16,7 +16,7 @@ from typing import Final
 
 from interlock.dispatch import identity
 from interlock.dispatch.identity import Stat
-from interlock.dispatch.reaper_main import marker_of, pids, with_descendants
+from interlock.dispatch.reaper_main import marker_of, pids, send, with_descendants
 
 _FRESH_S: Final = 0.02
 _AGAIN_S: Final = 0.005
@@ -50,7 +50,7 @@ def _read_rows() -> dict[int, tuple[Stat, bytes]]:
 
 
 def _read_rows_by_psutil() -> dict[int, tuple[Stat, bytes]]:
-    import psutil
+    import psutil  # noqa: PLC0415 - only where there is no /proc
 
     rows = {}
     for process in psutil.process_iter():
@@ -112,8 +112,8 @@ class Tree:
 
     def signal(self, number: signal.Signals) -> None:
         """Signal the group, and each member that left it."""
-        # looked up first: a parent that dies of the signal leaves no trace of its children
-        members = self.members()
+        # looked up first, and afresh: a parent that dies of the signal leaves no trace of its children
+        members = self.members(0.0)
         self.signal_group(number)
         for stat in members:
             if stat.pgid != self._leader:
@@ -139,14 +139,4 @@ class Tree:
 
 
 def _signal_process(stat: Stat, number: signal.Signals) -> None:
-    with contextlib.suppress(OSError):
-        if not hasattr(os, "pidfd_open"):
-            os.kill(stat.pid, number)
-            return
-        fd = os.pidfd_open(stat.pid)
-        try:
-            now = identity.read_stat(stat.pid)
-            if now is not None and now.start_ticks == stat.start_ticks:
-                signal.pidfd_send_signal(fd, number)
-        finally:
-            os.close(fd)
+    send(stat.pid, b"%d" % stat.start_ticks if identity.HAS_PROC else b"", number)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +19,7 @@ MAX_DEPTH: Final = 64
 # outside of these, RFC 8785 and msgspec write exponents differently
 _PLAIN_FROM: Final = 1e-4
 _PLAIN_TO: Final = 1e15
+_TOO_MANY_DIGITS: Final = "a number of more than 4,300 digits"
 _encode = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder().decode
 
@@ -36,7 +38,7 @@ def _plain(value: object, depth: int) -> bool:
     if depth >= MAX_DEPTH:
         raise NotJsonError(f"more than {MAX_DEPTH} levels of nesting")
     if kind is list or kind is tuple:
-        return all([_plain(entry, depth + 1) for entry in value])  # type: ignore[attr-defined]
+        return all([_plain(entry, depth + 1) for entry in value])  # type: ignore[attr-defined]  # noqa: C419 - every entry must be checked
     if kind is dict:
         plain = True
         for key, entry in value.items():  # type: ignore[attr-defined]
@@ -49,12 +51,12 @@ def _plain(value: object, depth: int) -> bool:
 
 
 def _plain_float(value: float) -> bool:
-    if value != value or value in (float("inf"), float("-inf")):
+    if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124
         raise NotJsonError("NaN and infinities are not JSON")
     return not value.is_integer() and _PLAIN_FROM <= abs(value) < _PLAIN_TO
 
 
-def _slow(value: Any) -> bytes:
+def _slow(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
     """Encode what the fast path cannot; scalars and key order are rfc8785's, big integers our own."""
     if isinstance(value, dict):
         items = sorted(value.items(), key=lambda pair: pair[0].encode("utf-16-be"))
@@ -74,16 +76,17 @@ def dumps(value: object) -> bytes:
         return _slow(value)
     except (UnicodeEncodeError, rfc8785.CanonicalizationError) as error:
         raise NotJsonError("a lone surrogate is not JSON text") from error
+    except NotJsonError:
+        raise
+    except ValueError as error:
+        raise NotJsonError(_TOO_MANY_DIGITS) from error
 
 
 def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise NotJsonError(f"duplicate key {json.dumps(key)}")
-            seen.add(key)
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise NotJsonError(f"duplicate key {json.dumps(twice)}")
     return found
 
 
@@ -91,7 +94,7 @@ def _no_constant(name: str) -> object:
     raise NotJsonError(f"{name} is not JSON")
 
 
-def loads(text: bytes | str) -> Any:
+def loads(text: bytes | str) -> Any:  # noqa: ANN401 - any JSON value
     """Parse exactly one JSON value, strictly. Raises NotJsonError with the place of the fault."""
     return normalise(text)[0]
 
@@ -111,7 +114,7 @@ def normalise(text: bytes | str) -> tuple[Any, bytes]:
     return value, dumps(value)
 
 
-def _strict(raw: bytes) -> Any:
+def _strict(raw: bytes) -> Any:  # noqa: ANN401 - any JSON value
     try:
         return json.loads(raw.decode("utf-8"), object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
     except UnicodeDecodeError as error:
@@ -120,6 +123,10 @@ def _strict(raw: bytes) -> Any:
         raise NotJsonError(f"{error.msg} at line {error.lineno} column {error.colno}") from error
     except RecursionError as error:
         raise NotJsonError(f"more than {MAX_DEPTH} levels of nesting") from error
+    except NotJsonError:
+        raise
+    except ValueError as error:
+        raise NotJsonError(_TOO_MANY_DIGITS) from error
 
 
 def sha256(data: bytes) -> str:

@@ -173,10 +173,17 @@ def _step_started(snap: Snapshot, event: ev.StepStarted) -> None:
     step.first_failure = None
     if event.step not in snap.open:
         snap.open = sorted([*snap.open, event.step])
+    _forget_halt(snap, step)
     fresh = [Unit(new, "work", event.round, event.loop) for new in event.units]
     step.units.extend(fresh)
     _replace_work(step, fresh)
     step.ready = deque(unit for unit in step.work if unit.state is UnitState.PENDING)
+
+
+def _forget_halt(snap: Snapshot, reopened: Step) -> None:
+    """A step that is reopened stops the run no longer; another that failed still does."""
+    if snap.halted == reopened.index:
+        snap.halted = next((step.index for step in snap.steps if step.state is StepState.FAILED), None)
 
 
 def _replace_work(step: Step, fresh: list[Unit]) -> None:
@@ -314,7 +321,9 @@ def _step_moved(snap: Snapshot, event: ev.StepMoved) -> None:
             snap.open.remove(event.step)
         if event.state is StepState.FAILED and snap.halted is None:
             snap.halted = event.step
-    elif event.step not in snap.open:
+        return
+    _forget_halt(snap, step)
+    if event.step not in snap.open:
         snap.open = sorted([*snap.open, event.step])
 
 

@@ -46,24 +46,31 @@ def read_sections(document: Document, step_ids: Sequence[str]) -> dict[str, Sect
     """Return the sections of `document` by step id, reporting headings that name no step."""
     lines = document.body.split("\n")
     headings = _headings(document, lines)
-    starts = [heading for heading in headings if heading.level == _STEP_LEVEL]
-    _report_stray_gates(document.source, headings, starts[0].first if starts else len(lines))
+    starts = [index for index, heading in enumerate(headings) if heading.level == _STEP_LEVEL]
+    _report_stray_gates(document.source, headings[: starts[0]] if starts else headings)
     found: dict[str, Section] = {}
-    for position, start in enumerate(starts):
-        end = starts[position + 1].first if position + 1 < len(starts) else len(lines)
-        inner = [h for h in headings if h.level == _GATE_LEVEL and start.first < h.first < end]
+    for index, following in itertools.pairwise([*starts, len(headings)]):
+        start = headings[index]
+        end = headings[following].first if following < len(headings) else len(lines)
+        inner = [heading for heading in headings[index + 1 : following] if heading.level == _GATE_LEVEL]
         section = _section(document.source, lines, start, inner, end)
-        if start.title in found:
-            first = found[start.title].place.line
-            message = f"a second section '## {shown(start.title)}'"
-            document.source.error(start.place, "duplicate-section", message, f"the first stands on line {first}")
-        elif start.title not in step_ids:
-            hint = suggest(start.title, step_ids) or "add a step of that id, or use '###' for a part of a section"
-            message = f"the section '## {shown(start.title)}' belongs to no step"
-            document.source.error(start.place, "unknown-section", message, hint)
-        else:
+        if _belongs(document.source, start, step_ids, found):
             found[start.title] = section
     return found
+
+
+def _belongs(source: Source, start: _Heading, step_ids: Sequence[str], found: dict[str, Section]) -> bool:
+    if start.title in found:
+        message = f"a second section '## {shown(start.title)}'"
+        source.error(
+            start.place, "duplicate-section", message, f"the first stands on line {found[start.title].place.line}"
+        )
+        return False
+    if start.title not in step_ids:
+        hint = suggest(start.title, step_ids) or "add a step of that id, or use '###' for a part of a section"
+        source.error(start.place, "unknown-section", f"the section '## {shown(start.title)}' belongs to no step", hint)
+        return False
+    return True
 
 
 def _headings(document: Document, lines: list[str]) -> list[_Heading]:
@@ -119,8 +126,8 @@ def _checked(source: Source, section: Section) -> Section:
     return section
 
 
-def _report_stray_gates(source: Source, headings: list[_Heading], before: int) -> None:
-    for heading in headings:
-        if heading.level == _GATE_LEVEL and heading.title == "gate" and heading.first < before:
+def _report_stray_gates(source: Source, before: list[_Heading]) -> None:
+    for heading in before:
+        if heading.level == _GATE_LEVEL and heading.title == "gate":
             message = "'### gate' stands before the first section"
             source.error(heading.place, "stray-gate", message, "put it into the section of the step that it judges")

@@ -33,10 +33,8 @@ IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def duration(value: object) -> int | UnsetType | None:
     """Return a duration in milliseconds, UNSET when `value` is none."""
-    if type(value) is int and value >= 0:
-        return value
     try:
-        return parse_duration(value) if isinstance(value, str) else UNSET
+        return parse_duration(str(value)) if type(value) in {int, str} else UNSET
     except DurationError:
         return UNSET
 
@@ -57,8 +55,13 @@ def _is_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(entry, str) and "\0" not in entry for entry in value)
 
 
+def is_passable(name: str) -> bool:
+    """Tell whether `name` can name a variable that a child gets from `env`."""
+    return bool(IDENTIFIER.fullmatch(name)) and not name.startswith("INTERLOCK_")
+
+
 def _is_names(value: object) -> bool:
-    return _is_texts(value) and all(IDENTIFIER.fullmatch(entry) for entry in value)  # type: ignore[attr-defined]
+    return _is_texts(value) and all(map(is_passable, value))  # type: ignore[call-overload]
 
 
 def _whole(least: int, most: int | None = None) -> Kind:
@@ -76,7 +79,7 @@ def _choice(*words: str) -> Kind:
 TEXT: Final = Kind("text", _is_text)
 TEXTS: Final = Kind("a list of strings", _is_texts)
 ARGV: Final = Kind("a list of strings that names a program", lambda v: _is_texts(v) and bool(v) and bool(v[0].strip()))
-NAMES: Final = Kind("a list of names of variables", _is_names)
+NAMES: Final = Kind("a list of names of variables, none of them INTERLOCK_...", _is_names)
 PROGRAM: Final = Kind("text or a list of strings that names a program", lambda v: _is_text(v) or ARGV.fits(v))
 VARIABLE: Final = Kind("the name of a variable", lambda v: isinstance(v, str) and bool(IDENTIFIER.fullmatch(v)))
 KEY: Final = Kind(

@@ -19,7 +19,6 @@ from interlock.plan.config import Config, Engine, Origin, RunSettings
 from interlock.plan.config_kinds import (
     AGENT,
     ENV,
-    IDENTIFIER,
     KEY,
     LIMITS,
     LLM,
@@ -30,6 +29,7 @@ from interlock.plan.config_kinds import (
     TEXT,
     Kind,
     duration,
+    is_passable,
 )
 from interlock.plan.diagnose import Source, did_you_mean, shown, suggest
 from interlock.plan.toml_places import Path, TomlPlaces
@@ -155,7 +155,8 @@ class _Reader:
                 self.wrong(here, f"'{name}'", kinds[name], value)
             else:
                 good[name] = value
-                self.note(here)
+                if path:
+                    self.note(here)
         return good
 
     def note(self, path: Path) -> None:
@@ -258,8 +259,8 @@ class _Reader:
     def secret(self, path: Path, value: object) -> SecretSource | None:
         name = str(path[-1])
         hint = f'write {name} = {{ command = ["program", "argument"] }} or {name} = {{ var = "NAME" }}'
-        if not IDENTIFIER.fullmatch(name):
-            self.error(self.places.key(path), "bad-name", f"'{shown(name)}' can't be the name of a variable")
+        if not is_passable(name):
+            self.error(self.places.key(path), "bad-name", f"'{shown(name)}' can't be the name of a secret's variable")
             return None
         if not isinstance(value, dict):
             message = f"secret '{name}' must say where its value comes from"

@@ -49,6 +49,11 @@ class Source:
         """Whether any error was recorded."""
         return any(found.severity == "error" for found in self._found)
 
+    @property
+    def count(self) -> int:
+        """How many findings there are so far."""
+        return len(self._found)
+
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """Return everything found, sorted by place."""
         return tuple(sorted(self._found))
@@ -78,9 +83,10 @@ def did_you_mean(word: str, options: Iterable[str]) -> str:
     """Return `did you mean 'x'?` for the option nearest to `word`, or an empty string when none is near."""
     if len(word) > _LONGEST_WORD:
         return ""
-    folded = {option.casefold(): option for option in sorted(options, reverse=True)}
-    near = difflib.get_close_matches(word.casefold(), folded, n=1, cutoff=0.6)
-    return f"did you mean '{folded[near[0]]}'?" if near else ""
+    known = list(options)
+    folded = {option.casefold(): option for option in reversed(known)}
+    near = difflib.get_close_matches(word, known, n=1) or difflib.get_close_matches(word.casefold(), folded, n=1)
+    return f"did you mean '{folded.get(near[0], near[0]) if near[0] not in known else near[0]}'?" if near else ""
 
 
 def suggest(word: str, options: Iterable[str]) -> str:

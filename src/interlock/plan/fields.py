@@ -43,6 +43,10 @@ class Fields:
     def __contains__(self, key: str) -> bool:
         return key in self._entries
 
+    def keys(self) -> set[str]:
+        """Return the known keys that stand there."""
+        return set(self._entries)
+
     def node(self, key: str) -> Node | None:
         """Return the value of `key` as written."""
         entry = self._entries.get(key)

@@ -100,7 +100,13 @@ def _bounded(fields: f.Fields, gate: GateDecl, step: Gated) -> GateDecl:
 
 
 def _holds(fields: f.Fields, gate: GateDecl, step: Gated) -> bool:
-    if gate.check or gate.rubric or gate.approval or "check" in fields or (step.has_schema and gate.max_loops):
+    if (
+        gate.check
+        or gate.rubric
+        or gate.approval
+        or {"check", "judge", "judges"} & fields.keys()
+        or (step.has_schema and gate.max_loops)
+    ):
         return True
     message = f"the gate of '{step.id}' holds nothing"
     hint = f"add 'check', 'approval: true', or a rubric below '### gate' in the section '## {step.id}'"

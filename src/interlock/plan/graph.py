@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from interlock.model.plan import Param
-from interlock.plan.diagnose import Source, did_you_mean, shown, suggest
+from interlock.plan.diagnose import Source, shown, suggest
 from interlock.plan.links import Link
 from interlock.plan.shapes import declared_shape, report_shape
 from interlock.plan.steps import Draft, Named
@@ -21,9 +21,9 @@ class Graph:
     def __init__(self, source: Source, drafts: Sequence[Draft]) -> None:
         self.source = source
         self.drafts = drafts
-        self.order = {draft.id: position for position, draft in reversed(list(enumerate(drafts)))}
+        self.order = {draft.id: position for position, draft in enumerate(drafts)}
         self.routers = self._routers()
-        self.needs = {draft.id: self._needs(position, draft) for position, draft in reversed(list(enumerate(drafts)))}
+        self.needs = {draft.id: self._needs(position, draft) for position, draft in enumerate(drafts)}
         self._before: dict[str, frozenset[str]] = {}
         for draft in drafts:
             direct = {*self.needs[draft.id], *self.routers[draft.id]}
@@ -49,7 +49,7 @@ class Graph:
 
     def _needs(self, position: int, draft: Draft) -> tuple[str, ...]:
         if draft.needs is None:
-            return (self.drafts[position - 1].id,) if position and self.drafts[position - 1].id != draft.id else ()
+            return (self.drafts[position - 1].id,) if position else ()
         return tuple(n.id for n in draft.needs if self._is_known(n) and self._is_earlier(position, draft, n))
 
     def _is_known(self, named: Named) -> bool:
@@ -94,8 +94,8 @@ class Graph:
     def _check_step(self, draft: Draft, link: Link) -> None:
         name = link.ref.name
         if name not in self.order:
-            hint = did_you_mean(name, self.order) or suggest(name, self.order)
-            self.source.error(link.place, "unknown-step", f"{link.what}: there is no step '{name}'", hint)
+            message = f"{link.what}: there is no step '{name}'"
+            self.source.error(link.place, "unknown-step", message, suggest(name, self.order))
         elif name == draft.id:
             self.source.error(
                 link.place, "self-reference", f"{link.what}: the step '{name}' has no output before it ran"

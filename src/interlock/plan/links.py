@@ -85,7 +85,7 @@ def read_with(source: Source, node: Node) -> tuple[dict[str, Reference | Any], l
     return found, links
 
 
-def _bound(source: Source, node: Node, what: str, links: list[Link]) -> Any:
+def _bound(source: Source, node: Node, what: str, links: list[Link]) -> Any:  # noqa: ANN401 - a reference or any JSON value
     node = from_reference(node) or node
     if isinstance(node, Scalar):
         if not node.text.startswith(_REFERENCE_STARTS):

@@ -75,7 +75,7 @@ def split_assignment(text: str) -> tuple[str, str]:
     return name.strip(), value
 
 
-def _yaml(text: bytes, file: str, params: Sequence[Param]) -> Any:
+def _yaml(text: bytes, file: str, params: Sequence[Param]) -> Any:  # noqa: ANN401 - any JSON value
     try:
         lines = text.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -111,7 +111,7 @@ def _unknown(names: Sequence[str], declared: Mapping[str, Param]) -> list[str]:
     return faults
 
 
-def _typed(param: Param, texts: Sequence[str], faults: list[str]) -> Any:
+def _typed(param: Param, texts: Sequence[str], faults: list[str]) -> Any:  # noqa: ANN401 - any JSON value
     """Return what the texts given for a param mean by its schema."""
     schema = json.loads(param.schema_json)
     types = _types(schema)
@@ -123,7 +123,7 @@ def _typed(param: Param, texts: Sequence[str], faults: list[str]) -> Any:
     return _value(texts[-1], schema)
 
 
-def _value(text: str, schema: object) -> Any:
+def _value(text: str, schema: object) -> Any:  # noqa: ANN401 - any JSON value
     """Return `text` as the first of the schema's types that it is a literal of, else as text."""
     types = _types(schema)
     if types == {"string"}:
@@ -161,7 +161,7 @@ def _fits(value: object, schema: object) -> bool:
     return _validator(schema).is_valid(value)
 
 
-def _validator(schema: Any, mask: str | None = None) -> jsonschema_rs.Draft202012Validator:
+def _validator(schema: Any, mask: str | None = None) -> jsonschema_rs.Draft202012Validator:  # noqa: ANN401 - any JSON Schema
     return jsonschema_rs.Draft202012Validator(schema, validate_formats=True, mask=mask, offline=True)
 
 

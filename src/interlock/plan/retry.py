@@ -102,7 +102,9 @@ def _backoff(source: Source, node: Node, what: str) -> Backoff | UnsetType:
 
 
 def _delay(source: Source, node: Node, what: str) -> int | UnsetType:
+    if isinstance(node, Scalar) and node.text == "0":
+        return 0
     delay = f.duration(source, node, what)
     if delay is None:
-        return f.wrong(source, node, what, "a delay", "write '0' retries in 'max' for no retry at all")
+        return f.wrong(source, node, what, "a delay", "leave it out for the usual delay, or write 0")
     return delay

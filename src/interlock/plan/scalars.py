@@ -62,7 +62,7 @@ def is_null(node: Node) -> bool:
     return isinstance(node, Scalar) and node.plain and node.text in _NULLS
 
 
-def to_json(node: Node, source: Source, schema: object = None) -> Any:
+def to_json(node: Node, source: Source, schema: object = None) -> Any:  # noqa: ANN401 - any JSON value
     """Return `node` as a JSON value; `schema` says where text is wanted. A number that is not JSON is reported."""
     if isinstance(node, Sequence):
         items = schema.get("items") if isinstance(schema, dict) else None
@@ -92,7 +92,7 @@ def _property(schema: object, name: str) -> object:
 def describe(node: Node) -> str:
     """Return what `node` is, for a message: `a list`, `nothing`, `the number 3`, `'text'`."""
     if isinstance(node, Sequence):
-        return "a list"
+        return "a list" if node.items else "an empty list"
     if isinstance(node, Mapping):
         return "a mapping"
     if not node.text:

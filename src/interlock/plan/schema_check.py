@@ -100,7 +100,7 @@ FORMATS: Final = (
     "uri-template",
     "uuid",
 )
-_META: Final = jsonschema_rs.Draft202012Validator({"$ref": DIALECT})
+_META: Final = jsonschema_rs.Draft202012Validator({"$ref": DIALECT}, validate_formats=True)
 _ANY_TEXT: Final = {
     "type": "string",
     "items": {"type": "string"},
@@ -110,7 +110,7 @@ _ANY_TEXT: Final = {
 Path = tuple[str | int, ...]
 
 
-def read_schema(source: Source, node: Node, what: str) -> Any | UnsetType:
+def read_schema(source: Source, node: Node, what: str) -> Any | UnsetType:  # noqa: ANN401 - a schema is any JSON object
     """Return the schema at `node` as JSON, or UNSET when it is not one; then it was reported."""
     if isinstance(node, Scalar) and isinstance(_value(node), bool):
         return resolve(node)
@@ -121,13 +121,14 @@ def read_schema(source: Source, node: Node, what: str) -> Any | UnsetType:
         return UNSET
     walk = _Walk(source)
     schema = walk.schema(node, ())
-    faults = walk.faults + walk.report_refused(schema, what)
-    if not faults and not walk.report_references(schema):
+    walk.report_refused(schema, what)
+    walk.report_references(schema)
+    if not walk.faults:
         walk.report_uncompiled(schema, what)
-    return UNSET if walk.faults or faults else schema
+    return UNSET if walk.faults else schema
 
 
-def compiled(schema: Any) -> jsonschema_rs.Draft202012Validator:
+def compiled(schema: Any) -> jsonschema_rs.Draft202012Validator:  # noqa: ANN401 - any JSON Schema
     """Return the validator of a schema that `read_schema` passed: formats asserted, nothing fetched."""
     return jsonschema_rs.Draft202012Validator(schema, validate_formats=True, ignore_unknown_formats=False, offline=True)
 
@@ -143,7 +144,7 @@ class _Walk:
         self._anchors: set[str] = set()
         self._has_ids = False
 
-    def schema(self, node: Node, path: Path) -> Any:
+    def schema(self, node: Node, path: Path) -> Any:  # noqa: ANN401 - any JSON value, the meta-schema judges it
         """Convert a subschema."""
         self._places[path] = node.place
         if not isinstance(node, Mapping):
@@ -166,7 +167,7 @@ class _Walk:
         self._note(found, path)
         return found
 
-    def _keyword(self, key: str, node: Node, path: Path, *, wants_text: bool) -> Any:
+    def _keyword(self, key: str, node: Node, path: Path, *, wants_text: bool) -> Any:  # noqa: ANN401 - as above
         if key in _ONE:
             return self.schema(node, path)
         if key in _MANY and isinstance(node, Sequence):
@@ -213,20 +214,18 @@ class _Walk:
             path = path[:-1]
         return self._places[path]
 
-    def report_refused(self, schema: Any, what: str) -> int:
-        """Report what the meta-schema refuses; return how many faults that were."""
+    def report_refused(self, schema: Any, what: str) -> None:  # noqa: ANN401 - as above
+        """Report what the meta-schema refuses."""
         # a keyword can be refused by several vocabularies; the first refusal of a place says enough
         refused = {tuple(error.instance_path): error for error in reversed(list(_META.iter_errors(schema)))}
         for path, error in refused.items():
             message, hint = _refusal(path, error)
-            self._source.error(self.place(path), "bad-schema", f"{what}: {message}", hint)
-        return len(refused)
+            self._fault(self.place(path), "bad-schema", f"{what}: {message}", hint)
 
-    def report_references(self, schema: Any) -> bool:
-        """Report references that leave the document or lead nowhere, and tell whether there were any."""
+    def report_references(self, schema: Any) -> None:  # noqa: ANN401 - as above
+        """Report references that leave the document or lead nowhere; with an `$id`, compiling must tell."""
         if self._has_ids:
-            return False
-        before = self.faults
+            return
         for path, reference in self._references:
             if not reference.startswith("#"):
                 hint = "put the schema under '$defs' and write '#/$defs/<name>'"
@@ -235,9 +234,8 @@ class _Walk:
             elif not _leads_somewhere(schema, reference[1:], self._anchors):
                 hint = did_you_mean(reference, [f"#/$defs/{name}" for name in schema.get("$defs", ())])
                 self._fault(self.place(path), "dead-reference", f"'{shown(reference)}' leads nowhere", hint)
-        return self.faults > before
 
-    def report_uncompiled(self, schema: Any, what: str) -> None:
+    def report_uncompiled(self, schema: Any, what: str) -> None:  # noqa: ANN401 - as above
         """Report what only compiling finds, such as a reference from one `$id` to another."""
         try:
             compiled(schema)
@@ -256,7 +254,7 @@ def _wanted(key: str, node: Node, *, wants_text: bool) -> object:
     return {"items": {"type": "string"}} if wants_text and key in _LIKE_VALUES else None
 
 
-def _leads_somewhere(schema: Any, fragment: str, anchors: set[str]) -> bool:
+def _leads_somewhere(schema: Any, fragment: str, anchors: set[str]) -> bool:  # noqa: ANN401 - any JSON value
     if not fragment.startswith("/"):
         return not fragment or fragment in anchors
     for part in fragment[1:].split("/"):
@@ -273,11 +271,14 @@ def _leads_somewhere(schema: Any, fragment: str, anchors: set[str]) -> bool:
 def _refusal(path: Path, error: jsonschema_rs.ValidationError) -> tuple[str, str]:
     keyword = next((part for part in reversed(path) if isinstance(part, str)), "")
     found = error.instance
-    if keyword == "type" and isinstance(found, str):
-        return f"'{shown(found)}' is no JSON type", suggest(found, TYPES)
+    words = [word for word in (found if isinstance(found, list) else [found]) if word not in TYPES]
+    if keyword == "type" and words and isinstance(words[0], str):
+        return f"'{shown(words[0])}' is no JSON type", suggest(words[0], TYPES)
+    if error.message.endswith('is not of types "boolean", "object"'):
+        return "a JSON Schema must stand here", "write { type: ... }"
     if keyword == "required" and isinstance(found, bool):
         return "'required' is a list of names", "list the names beside 'properties': required: [name]"
-    if keyword == "pattern":
+    if error.message.endswith('is not a "regex"'):
         return f"'{shown(str(found))}' is not a regular expression", ""
     return shown(error.message, 200), ""
 

@@ -20,7 +20,7 @@ _PRIMITIVES: Final = frozenset({"string", "number", "integer", "boolean", "null"
 _TEXT: Final = {"type": ["string", "null"]}
 
 
-def declared_shape(of: Param | Draft) -> Any:
+def declared_shape(of: Param | Draft) -> Any:  # noqa: ANN401 - any JSON Schema
     """Return the schema of a param's value or a step's artifact; `True` when nothing is known."""
     if isinstance(of, Param):
         return msgspec.json.decode(of.schema_json)
@@ -36,7 +36,7 @@ def declared_shape(of: Param | Draft) -> Any:
     return single if of.map.reducer == "vote" else {"type": "object"}
 
 
-def report_shape(source: Source, link: Link, schema: Any) -> None:
+def report_shape(source: Source, link: Link, schema: Any) -> None:  # noqa: ANN401 - any JSON Schema
     """Report the first part of the link that can't be there, or a value that can't be what is wanted."""
     walked = f"{link.ref.root}.{link.ref.name}" + (".output" if link.ref.root == "steps" else "")
     for part in link.ref.path:
@@ -51,31 +51,37 @@ def report_shape(source: Source, link: Link, schema: Any) -> None:
     if types is None or link.wants == "any":
         return
     if link.wants == "list" and "array" not in types:
-        message = f"{link.what} must name a list; '{walked}' is declared as {_said(types)}"
-        source.error(link.place, "impossible-reference", message)
+        message = f"{link.what} must name a list; '{walked}' {_said(schema)}"
+        source.error(link.place, "impossible-reference", message, _remedy(schema))
     elif link.wants == "primitive" and not types & _PRIMITIVES:
-        message = f"{link.what} must name text, a number or a boolean; '{walked}' is declared as {_said(types)}"
+        message = f"{link.what} must name text, a number or a boolean; '{walked}' {_said(schema)}"
         source.error(link.place, "impossible-reference", message)
 
 
-def _types(schema: Any) -> set[str] | None:
+def _types(schema: Any) -> set[str] | None:  # noqa: ANN401 - as above
     kind = schema.get("type") if isinstance(schema, dict) else None
     if isinstance(kind, str):
         return {kind}
     return set(kind) if isinstance(kind, list) else None
 
 
-def _said(types: set[str]) -> str:
-    return listed(sorted(types))
+def _said(schema: Any) -> str:  # noqa: ANN401 - as above
+    if schema is _TEXT:
+        return "is plain text"
+    return f"is declared as {listed(sorted(_types(schema) or ()))}"
 
 
-def _fault(schema: Any, part: str | int) -> tuple[str, str] | None:
+def _remedy(schema: Any) -> str:  # noqa: ANN401 - as above
+    return "give that step an 'output' schema, and its output is parsed as JSON" if schema is _TEXT else ""
+
+
+def _fault(schema: Any, part: str | int) -> tuple[str, str] | None:  # noqa: ANN401 - as above
     """Return why no value of `schema` has `part`."""
     types = _types(schema)
     wanted = "array" if isinstance(part, int) else "object"
     if types is not None and wanted not in types:
         has = f"has no [{part}]" if isinstance(part, int) else f"has no '{part}'"
-        return f"is declared as {_said(types)} and {has}", "" if schema is not _TEXT else "declare its 'output' schema"
+        return f"{_said(schema)} and {has}", _remedy(schema)
     if not isinstance(schema, dict) or isinstance(part, int):
         return None
     properties = schema.get("properties", {})
@@ -84,7 +90,7 @@ def _fault(schema: Any, part: str | int) -> tuple[str, str] | None:
     return None
 
 
-def _below(schema: Any, part: str | int) -> Any:
+def _below(schema: Any, part: str | int) -> Any:  # noqa: ANN401 - as above
     if not isinstance(schema, dict):
         return True
     if isinstance(part, int):

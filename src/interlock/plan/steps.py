@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from interlock.model.canon import dumps
 from interlock.model.plan import Input, Reference, Route, When
-from interlock.model.workflow import GateDecl, MapDecl, Place, PromptDecl, TargetDecl
+from interlock.model.workflow import GateDecl, MapDecl, Place, PromptDecl, RunDecl, TargetDecl, UsesDecl
 from interlock.plan import akm
 from interlock.plan import fields as f
 from interlock.plan import settings as s
@@ -106,11 +106,11 @@ def read_step(given: Given, node: Mapping, name: tuple[str, Place]) -> Draft:
         draft.gate = _gate(given, fields, draft)
         return draft
     unit = _unit(fields)
-    _read_target(given, fields, draft, unit)
     map_fields, map_unit = _read_map(fields, draft)
+    _read_target(given, fields, draft, unit.target or map_unit.target)
     _read_settings(given, draft, fields, map_fields, (unit, map_unit))
     _read_schemas(fields, draft, map_fields, (unit, map_unit))
-    _read_links(fields, draft, unit)
+    _read_links(fields, draft, unit.bindings or map_unit.bindings)
     draft.gate = _gate(given, fields, draft)
     return draft
 
@@ -149,19 +149,20 @@ def _unit(fields: f.Fields) -> akm.Unit:
     if node is None:
         return akm.Unit()
     if "map" in fields:
-        hint = "put it into 'map'"
+        hint = "move it to 'map.unit'"
         fields.source.error(fields.place_of("unit"), "unit-beside-map", "'unit' stands beside 'map'", hint)
     return akm.read_unit(fields.source, node, "'unit'")
 
 
-def _read_target(given: Given, fields: f.Fields, draft: Draft, unit: akm.Unit) -> None:
+def _read_target(given: Given, fields: f.Fields, draft: Draft, of_unit: RunDecl | UsesDecl | None) -> None:
     run = fields.read("run", read_command)
     uses = fields.read("uses", read_uses)
-    written = [key for key in ("run", "uses") if key in fields] + (["unit"] if unit.target else [])
+    written = [key for key in ("run", "uses") if key in fields] + (["unit"] if of_unit else [])
     for key in written[1:]:
         message = f"'{written[0]}' and '{key}' are two targets; a step has one"
-        given.source.error(fields.place_of(key), "two-targets", message, "make two steps of it")
-    target: TargetDecl | None = next((t for t in (run, uses) if t is not UNSET), None) or unit.target
+        place = fields.place_of(key) if key in fields else fields.place_of("map")
+        given.source.error(place, "two-targets", message, "make two steps of it")
+    target: TargetDecl | None = next((t for t in (run, uses) if t is not UNSET), None) or of_unit
     if target is None and not written:
         target = _prompt(given, draft)
     draft.target = target
@@ -201,8 +202,6 @@ def _read_map(fields: f.Fields, draft: Draft) -> tuple[f.Fields | None, akm.Unit
     )
     unit_node = inner.node("unit")
     unit = akm.read_unit(fields.source, unit_node, "'map.unit'") if unit_node is not None else akm.Unit()
-    if unit.target is not None and draft.kind == "prompt":
-        draft.target, draft.kind = unit.target, kind_of(unit.target)
     return inner, unit
 
 
@@ -238,7 +237,7 @@ def _read_schemas(
         draft.map = msgspec.structs.replace(draft.map, item_schema_json=dumps(draft.item_schema).decode())
 
 
-def _both(first: Any, second: Any) -> Any:
+def _both(first: Any, second: Any) -> Any:  # noqa: ANN401 - JSON Schemas or UNSET
     """Return the schema of what must fit both."""
     if first is UNSET or second is UNSET or first == second:
         return second if first is UNSET else first
@@ -250,13 +249,13 @@ def _both(first: Any, second: Any) -> Any:
     return {"allOf": parts}
 
 
-def _read_links(fields: f.Fields, draft: Draft, unit: akm.Unit) -> None:
+def _read_links(fields: f.Fields, draft: Draft, bindings_of_unit: Node | None) -> None:
     source = fields.source
     node = fields.node("inputs")
     if node is not None:
         draft.inputs, links = read_inputs(source, node)
         draft.links += links
-    bindings = fields.node("with") or unit.bindings
+    bindings = fields.node("with") or bindings_of_unit
     if bindings is None:
         return
     if draft.kind not in {"workflow", "library"}:

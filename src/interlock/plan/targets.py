@@ -69,10 +69,8 @@ def read_uses(source: Source, node: Node, what: str) -> UsesDecl | UnsetType:
     return UsesDecl(place=node.place, text=written, kind=kind)
 
 
-def kind_of(target: TargetDecl | None) -> Kind:
-    """Return the kind of `target`; None is a route."""
-    if target is None:
-        return "route"
+def kind_of(target: TargetDecl) -> Kind:
+    """Return the kind of `target`."""
     if isinstance(target, UsesDecl):
         return target.kind
     return "prompt" if isinstance(target, PromptDecl) else "command"

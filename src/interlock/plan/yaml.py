@@ -30,6 +30,39 @@ _UNPRINTABLE: Final = re.compile("[^\t\n -~\x85\xa0-\ud7ff\ue000-\ufffd\U0001000
 _MISREAD: Final = "\x85\u2028\u2029\ufeff"
 
 
+# what the scanner says, what it means, and what helps
+_EXPLAINED: Final = (
+    (
+        "mapping values are not allowed",
+        "a ':' that can't start a value here",
+        "quote text that holds ': '; check the indentation",
+    ),
+    (
+        "expected '<document start>'",
+        "a line that is neither a key nor part of the value above",
+        "write 'key: value', with a blank after the ':'",
+    ),
+    (
+        "expected <block end>",
+        "the indentation doesn't fit the lines above",
+        "align it with the lines that it belongs to",
+    ),
+    ("could not find expected ':'", "a line without ':'", "write 'key: value'; quote or indent text of several lines"),
+    (
+        "expected ',' or ']'",
+        "a list that started with '[' goes on or ends here",
+        "separate entries by ',' and end the list with ']'",
+    ),
+    (
+        "expected ',' or '}'",
+        "a mapping that started with '{' goes on or ends here",
+        "separate entries by ',' and end the mapping with '}'",
+    ),
+    ("unexpected end of stream", "a quoted text that is not closed", "end it with the quote that starts it"),
+    ("cannot start any token", "a character that can't start a value", "quote the value"),
+)
+
+
 class Scalar(msgspec.Struct, frozen=True):
     """`plain` scalars may mean a number, a boolean or null; all others are text."""
 
@@ -116,7 +149,7 @@ def _without_tab(text: str, place: Place) -> str:
     return "\n".join(lines)
 
 
-class _Fault(Exception):
+class _Fault(Exception):  # noqa: N818 - it carries a finding to the one place that reports it, and is no error of ours
     def __init__(self, place: Place, code: str, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.place, self.code, self.message, self.hint = place, code, message, hint
@@ -147,8 +180,8 @@ class _Composer:
             return fault
         except MarkedYAMLError as error:
             return self._syntax(error, text)
-        except Exception as error:
-            return _Fault(self._last, "yaml-syntax", f"not YAML: {shown(str(error)) or type(error).__name__}")
+        except Exception:  # noqa: BLE001 - the scanner has more ways to fail than it declares (chr of a huge escape)
+            return _Fault(self._last, "yaml-syntax", "not YAML: what follows here can't be read")
         return None
 
     def _document(self) -> None:
@@ -166,17 +199,18 @@ class _Composer:
     def _syntax(self, error: MarkedYAMLError, text: str) -> _Fault:
         mark = error.problem_mark or error.context_mark
         place = Place(mark.line + 1, mark.column + 1) if mark else self._last
-        line = text.split("\n")[place.line - 1] if place.line <= text.count("\n") + 1 else ""
+        line = [*text.split("\n"), ""][place.line - 1]
         if line[place.column - 1 : place.column] == "\t":
-            return _Fault(place, "tab", "a tab in the indentation", "indent with spaces")
-        problem = shown(str(error.problem or error.context or error), 120)
-        if "mapping values are not allowed" in problem:
-            hint = "quote a text that holds ': '; check the indentation"
-            return _Fault(place, "yaml-syntax", "a ':' that cannot start a value here", hint)
-        context = f" {shown(error.context)}" if error.context and error.problem else ""
-        return _Fault(place, "yaml-syntax", f"not YAML: {problem}{context}")
+            return _Fault(place, "tab", "a tab where YAML takes only spaces", "replace it by spaces")
+        problem, context = str(error.problem or error), str(error.context or "")
+        if error.context_mark and "unexpected end of stream" in problem:
+            place = Place(error.context_mark.line + 1, error.context_mark.column + 1)
+        for known, message, hint in _EXPLAINED:
+            if known in problem:
+                return _Fault(place, "yaml-syntax", message, hint)
+        return _Fault(place, "yaml-syntax", f"not YAML: {shown(f'{problem} {context}'.strip(), 160)}")
 
-    def _node(self, event: Any, depth: int) -> tuple[Node, int]:
+    def _node(self, event: Any, depth: int) -> tuple[Node, int]:  # noqa: ANN401 - the library's events are untyped
         """Return the node that `event` starts, and its height."""
         self._last = place = self._place(event)
         if isinstance(event, ev.AliasEvent):
@@ -193,7 +227,7 @@ class _Composer:
             self._anchors[anchor] = (node, self._count - before, height)
         return node, height
 
-    def _content(self, event: Any, place: Place, depth: int) -> tuple[Node, int]:
+    def _content(self, event: Any, place: Place, depth: int) -> tuple[Node, int]:  # noqa: ANN401 - as above
         if isinstance(event, ev.ScalarEvent):
             return self._scalar(event, place), 1
         if isinstance(event, ev.SequenceStartEvent):
@@ -253,7 +287,7 @@ class _Composer:
             raise _Fault(place, "too-deep", f"more than {MAX_DEPTH} levels of nesting")
         return node, height
 
-    def _scalar(self, event: Any, place: Place) -> Scalar:
+    def _scalar(self, event: Any, place: Place) -> Scalar:  # noqa: ANN401 - as above
         text = event.value.translate(self._restore)
         plain = event.style is None or event.style == ""
         tag = str(event.tag) if event.tag else ""
@@ -269,12 +303,14 @@ class _Composer:
         r"""Return `text` with escaped surrogate pairs (`"\ud83d\ude00"`, as JSON has them) joined."""
         if text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text):
             return text
-        joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        if "\ufffd" in joined and "\ufffd" not in text:
+        halves = text.encode("utf-16-le", "surrogatepass")
+        try:
+            return halves.decode("utf-16-le")
+        except UnicodeDecodeError:
             self._source.error(place, "lone-surrogate", "a lone surrogate is not text")
-        return joined
+            return halves.decode("utf-16-le", "replace")
 
-    def _check_tag(self, event: Any, place: Place, kind: str) -> None:
+    def _check_tag(self, event: Any, place: Place, kind: str) -> None:  # noqa: ANN401 - as above
         tag = str(event.tag) if event.tag else ""
         if tag not in {"", "!", _TAG + kind}:
             self._foreign_tag(tag, place)
@@ -283,7 +319,7 @@ class _Composer:
         written = shown(tag.replace(_TAG, "!!"))
         self._source.error(place, "unknown-tag", f"the tag '{written}' is not used here", "remove it")
 
-    def _place(self, event: Any) -> Place:
+    def _place(self, event: Any) -> Place:  # noqa: ANN401 - as above
         start, end = event.start_mark, event.end_mark
         if not isinstance(event, ev.ScalarEvent | ev.AliasEvent):
             return Place(start.line + 1, start.column + 1)

@@ -49,9 +49,9 @@ def _read(path: Path) -> bytes | Source:
 
 
 def _near(path: Path) -> str:
-    """Suggest a workflow of nearly that name."""
+    """Suggest a workflow of nearly that name in the same folder."""
     try:
-        beside = [str(path.with_name(entry.name)) for entry in path.parent.glob("*.md")]
+        beside = [entry.name for entry in path.parent.glob("*.md")]
     except OSError:
         return ""
-    return did_you_mean(str(path), beside) or "check the path"
+    return did_you_mean(path.name, beside) or "check the path"

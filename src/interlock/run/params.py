@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -19,6 +19,9 @@ class ParamsInput(msgspec.Struct, frozen=True, kw_only=True):
     cli: Sequence[tuple[str, str]] = ()
     file: Path | None = None
     values: Mapping[str, Any] | None = None
+
+
+NO_PARAMS: Final = ParamsInput()
 
 
 def read_params(file: Path | None, params: Sequence[Param]) -> Mapping[str, Any] | None:

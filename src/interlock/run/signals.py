@@ -23,7 +23,7 @@ def interrupting(loop: Loop) -> Iterator[None]:
         yield
         return
 
-    def handler(_number: int, _frame: Any) -> None:
+    def handler(_number: int, _frame: Any) -> None:  # noqa: ANN401 - a frame is of no use here
         loop.interrupt()
 
     before = {}

@@ -45,7 +45,7 @@ class Batch:
         """Run one statement; return how many rows it touched."""
         return self.raw.execute(self.queries[query], values).rowcount
 
-    def row(self, query: str, *values: object) -> Any:
+    def row(self, query: str, *values: object) -> Any:  # noqa: ANN401 - a row is what the query selects
         """The first row of an answer, or None."""
         return self.raw.execute(self.queries[query], values).fetchone()
 
@@ -56,7 +56,7 @@ class Batch:
         seq = self.seq
         self.many("insert_event", [(seq, first + i, *row) for i, row in enumerate(rows)])
 
-    def log_event(self, event: Any) -> None:
+    def log_event(self, event: Any) -> None:  # noqa: ANN401 - any event: not all have step and unit
         """Append the row of one event."""
         kind = type(event)
         step, unit = getattr(event, "step", None), getattr(event, "unit", None)

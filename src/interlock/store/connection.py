@@ -39,7 +39,6 @@ class Connection:
         self.raw = raw
         self.path = path
         self.notice = ""
-        self.read_only = False
         self._on_commit = on_commit
         self._copy: Path | None = None
         raw.create_function("tagged_sha256", 1, _tagged_sha256, deterministic=True)
@@ -142,9 +141,15 @@ def _connect(path: Path, options: str, on_commit: Callable[[str], None] | None, 
 
 def _raw(uri: str, busy_ms: int) -> sqlite3.Connection:
     raw = sqlite3.connect(uri, uri=True, isolation_level=None, cached_statements=256, timeout=busy_ms / 1000)
-    raw.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-    raw.execute("PRAGMA temp_store = MEMORY")
-    raw.execute("PRAGMA trusted_schema = OFF")
+    try:
+        raw.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        raw.execute("PRAGMA temp_store = MEMORY")
+        raw.execute("PRAGMA trusted_schema = OFF")
+        # SQLite opens a file only when it must: find out now whether that works
+        raw.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    except BaseException:
+        raw.close()
+        raise
     return raw
 
 
@@ -177,9 +182,10 @@ def open_read_only(path: Path, busy_ms: int) -> Connection:
     if not path.exists():
         raise StoreError("no-journal", f"there is no journal at {path}", "start a run first")
     found = _readable(path, busy_ms)
-    found.read_only = True
     try:
         with reading(path):
+            # a copy could be written to, in vain
+            found.raw.execute("PRAGMA query_only = ON")
             version = check(found.raw, path)
     except BaseException:
         found.close()
@@ -193,15 +199,11 @@ def open_read_only(path: Path, busy_ms: int) -> Connection:
 def _readable(path: Path, busy_ms: int) -> Connection:
     """The plain way first. Where the files beside a WAL journal cannot be made: as a still image, else a copy."""
     with translated(path):
-        found = _connect(path, "mode=ro", None, busy_ms)
         try:
-            found.raw.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            return _connect(path, "mode=ro", None, busy_ms)
         except sqlite3.OperationalError as error:
-            found.close()
             if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
                 raise
-        else:
-            return found
         wal = path.with_name(path.name + "-wal")
         if not wal.exists() or wal.stat().st_size == 0:
             return _connect(path, "mode=ro&immutable=1", None, busy_ms)

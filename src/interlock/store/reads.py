@@ -46,7 +46,7 @@ class Reader:
     def _all(self, query: str, *values: object) -> list[Any]:
         return self._db.raw.execute(self._queries[query], values).fetchall()
 
-    def _one(self, query: str, *values: object) -> Any:
+    def _one(self, query: str, *values: object) -> Any:  # noqa: ANN401 - a row is what the query selects
         return self._db.raw.execute(self._queries[query], values).fetchone()
 
     def _seq(self, run_id: str) -> int:
@@ -64,6 +64,7 @@ class Reader:
     def requests(self, run_id: str, *, open_only: bool = True) -> list[RequestRow]:
         """Requests in order."""
         with self._db.guard():
+            self._seq(run_id)
             return [rows.request_row(row) for row in self._all("requests", run_id, int(open_only))]
 
     def run(self, run_id: str) -> RunRow:
@@ -173,6 +174,7 @@ class Reader:
     def events(self, run_id: str, after: int = 0, limit: int | None = None) -> list[EventRow]:
         """Events with a greater id, in order."""
         with self._db.guard():
+            self._seq(run_id)
             found = self._all("events", run_id, after, _ALL if limit is None else limit)
             return [rows.event_row(run_id, row) for row in found]
 

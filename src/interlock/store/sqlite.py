@@ -93,7 +93,7 @@ class SqliteStore(Reader):
                     return str(known[0])
             head = (new.id, new.workflow, new.key, new.parent, new.plan_hash, params_hash, new.params_json)
             seq = raw.execute(self._queries["insert_run"], (*head, new.created_at)).lastrowid
-            assert seq is not None
+            assert seq is not None  # noqa: S101 - an INSERT that did not raise has a row
             batch = Batch(raw, self._queries, seq, RunState.ACTIVE, careful=False)
             batch.one("insert_plan", seq, new.plan_json)
             batch.many("insert_step", [(seq, i, step.id, step.gate) for i, step in enumerate(new.steps)])

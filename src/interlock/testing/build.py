@@ -71,7 +71,7 @@ def step(
     inputs: Sequence[str] = (),
     schema: object = None,
     retries: int = 0,
-    **settings: Any,
+    **settings: Any,  # noqa: ANN401 - fields of plan.Step, whose constructor checks their names
 ) -> Step:
     """Build a step; without `needs` it gets the step before it when `plan` puts it in its place."""
     routes = settings.get("route") is not None

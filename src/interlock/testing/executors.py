@@ -29,7 +29,7 @@ class HandExecutor:
         self._clock = clock
         self._script = script(self)
 
-    def capacity(self, job: Job, wanted: int) -> list[Process | None]:
+    def capacity(self, job: Job, wanted: int) -> list[Process | None]:  # noqa: ARG002 - the protocol's
         """Offer the free ones of `places`."""
         return [None] * min(wanted, self.places - len(self.running))
 
@@ -47,7 +47,7 @@ class HandExecutor:
         except StopIteration:
             raise AssertionError(f"the script is over, yet the loop waits for {list(self.running)}") from None
 
-    def cancel(self, dispatches: list[str] | None, grace_s: float) -> None:
+    def cancel(self, dispatches: list[str] | None, grace_s: float) -> None:  # noqa: ARG002 - the protocol's
         """Take note; ends are the script's business."""
         self.cancelled.append(grace_s)
 
@@ -86,7 +86,7 @@ class ScriptedExecutor:
         self._running: dict[str, Request] = {}
         self._cancelled = False
 
-    def capacity(self, job: Job, wanted: int) -> list[Process | None]:
+    def capacity(self, job: Job, wanted: int) -> list[Process | None]:  # noqa: ARG002 - the protocol's
         """Offer the free ones of `places`."""
         return [None] * min(wanted, self._places - len(self._running))
 
@@ -95,12 +95,12 @@ class ScriptedExecutor:
         self.started.extend(requests)
         self._running.update({request.dispatch: request for request in requests})
 
-    def wait(self, timeout_s: float | None) -> list[Report]:
+    def wait(self, timeout_s: float | None) -> list[Report]:  # noqa: ARG002 - nothing is waited for
         """Return the ends of all that was started."""
         ended, self._running = self._running, {}
         return [self._end(request) for request in ended.values()]
 
-    def cancel(self, dispatches: list[str] | None, grace_s: float) -> None:
+    def cancel(self, dispatches: list[str] | None, grace_s: float) -> None:  # noqa: ARG002 - all or nothing
         """End what runs as aborted."""
         self._cancelled = True
 

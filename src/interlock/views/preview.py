@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from interlock.decide.preview import StepPlan
 from interlock.views.values import SCHEMA
 
 
-class Previewed(Protocol):
-    """What a preview holds."""
-
-    @property
-    def plan_hash(self) -> str:
-        """The tagged hash of the frozen plan."""
-        ...
-
-    @property
-    def steps(self) -> Sequence[StepPlan]:
-        """Every step in plan order."""
-        ...
-
-
-def preview_view(preview: Previewed) -> dict[str, Any]:
+def preview_view(plan_hash: str, plans: Sequence[StepPlan]) -> dict[str, Any]:
     """The preview object: by step, and flat by what would become of the units that are known by now."""
-    steps = [_step(step) for step in preview.steps]
-    view: dict[str, Any] = {"schema": SCHEMA, "plan_hash": preview.plan_hash}
+    steps = [_step(step) for step in plans]
+    view: dict[str, Any] = {"schema": SCHEMA, "plan_hash": plan_hash}
     for action in ("run", "reuse", "ask"):
         view[action] = [
             {"id": unit["id"], "step": step["id"], "why": unit["why"]}

@@ -26,7 +26,7 @@ class RunRows(msgspec.Struct, frozen=True, kw_only=True):
     spent: Spent
 
 
-def artifact_view(step: StepRow, preview: str | None = None) -> Any:
+def artifact_view(step: StepRow, preview: str | None = None) -> Any:  # noqa: ANN401 - any JSON value
     """The artifact itself where it is small, else its hash, its size and how it begins."""
     if step.artifact is None and step.artifact_size is not None:
         return {"hash": step.artifact_hash, "size": step.artifact_size, "preview": preview}

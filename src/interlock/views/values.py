@@ -18,7 +18,7 @@ def rfc3339(at_ms: int | None) -> str | None:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def value(stored: bytes | None) -> Any:
+def value(stored: bytes | None) -> Any:  # noqa: ANN401 - any JSON value
     """Decode canonical JSON from the journal; absent is `null`, damage is shown as text rather than hidden."""
     if stored is None:
         return None

@@ -19,7 +19,25 @@ from interlock.views.events import event_row_view
 
 _PAGE: Final = 1000
 _POLL_S: Final = 0.2
-_HEAD: Final = frozenset({"schema", "type", "at", "step", "unit", "id", "run"})
+_NOT_FOR_PEOPLE: Final = frozenset(
+    [
+        "schema",
+        "type",
+        "at",
+        "step",
+        "unit",
+        "id",
+        "run",
+        "dispatch",
+        "process",
+        "log",
+        "started_at",
+        "artifact_hash",
+        "plan_hash",
+        "steps",
+        "units",
+    ]
+)
 
 
 @click.command(epilog=example("interlock events last --follow", "interlock events 01JD --json"))
@@ -58,6 +76,6 @@ def _rows(store: Store, run_id: str, *, follow: bool) -> Iterator[EventRow]:
 def _line(view: dict[str, Any]) -> str:
     about = view["unit"] or view["step"] or ""
     rest = " ".join(
-        f"{key}={compact(entry, 80)}" for key, entry in view.items() if key not in _HEAD and entry is not None
+        f"{key}={compact(entry, 80)}" for key, entry in view.items() if key not in _NOT_FOR_PEOPLE and entry is not None
     )
     return f"{style(view['at'], dim=True)}  {view['type']:<17}  {safe(about)}{'  ' if about and rest else ''}{rest}".rstrip()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
-import msgspec
 
 from interlock.cli.options import Duration, example, json_option
 from interlock.cli.output import say, write_json
 from interlock.cli.session import Session
 from interlock.cli.text import count, safe
+from interlock.run.gc import GcReport
 from interlock.views.values import SCHEMA
 
 
@@ -31,11 +29,13 @@ def command(session: Session, older_than: int, *, dry_run: bool, as_json: bool) 
 
     A run that can still go on by itself (active, waiting, blocked) is never removed.
     """
-    report: Any = msgspec.to_builtins(session.app.gc(older_than_ms=older_than, dry_run=dry_run))
+    app = session.app
+    there = app.project.journal.exists()
+    report = app.gc(older_than_ms=older_than, dry_run=dry_run) if there else GcReport(runs=(), artifacts=0)
     if as_json:
-        write_json({"schema": SCHEMA, **report})
+        write_json({"schema": SCHEMA, "runs": report.runs, "artifacts": report.artifacts})
         return
     verb = "would remove" if dry_run else "removed"
-    for run in report["runs"]:
+    for run in report.runs:
         say(f"{verb} run {safe(run)}")
-    say(f"{verb} {count(len(report['runs']), 'run')} and {count(report['artifacts'], 'artifact')}")
+    say(f"{verb} {count(len(report.runs), 'run')} and {count(report.artifacts, 'artifact')}")

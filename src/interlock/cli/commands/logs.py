@@ -35,7 +35,7 @@ from interlock.views.values import SCHEMA, rfc3339
 @click.option("--raw", is_flag=True, help="Bytes as they were written, control characters and all.")
 @json_option("Print NDJSON: `{schema, at, unit, attempt, stream, text}` a line.")
 @click.pass_obj
-def command(session: Session, /, run: str, unit: str | None, **options: Any) -> None:
+def command(session: Session, /, run: str, unit: str | None, **options: Any) -> None:  # noqa: ANN401 - one value per option
     """Show what a run's commands and functions wrote, of all units, one step's, or one UNIT's.
 
     Control characters are shown escaped unless --raw is given.

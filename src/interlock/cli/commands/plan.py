@@ -9,10 +9,10 @@ import click
 
 from interlock.cli.options import RunOrFile, example, json_option, params_options
 from interlock.cli.output import say, style, write_json
-from interlock.cli.port import ParamsInput
 from interlock.cli.session import Session
 from interlock.cli.text import count, safe
 from interlock.errors import UsageError
+from interlock.run.params import ParamsInput
 from interlock.views.preview import preview_view
 
 _MOST_UNITS: Final = 10
@@ -23,7 +23,7 @@ _MOST_UNITS: Final = 10
 @params_options
 @json_option()
 @click.pass_obj
-def command(session: Session, /, target: str, **options: Any) -> None:
+def command(session: Session, /, target: str, **options: Any) -> None:  # noqa: ANN401 - one value per option above
     """Show what a workflow FILE would run, or what continuing a RUN would.
 
     Nothing is saved and nothing starts.
@@ -33,7 +33,8 @@ def command(session: Session, /, target: str, **options: Any) -> None:
             "blank-target", "the workflow or run id is blank", "give a FILE or a RUN; see `interlock list`"
         )
     params = ParamsInput(cli=list(options["params"]), file=options["params_file"])
-    view = preview_view(session.app.preview(target, params))
+    found = session.app.preview(target, params)
+    view = preview_view(found.plan_hash, found.steps)
     if options["as_json"]:
         write_json(view)
         return

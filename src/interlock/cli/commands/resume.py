@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 import click
@@ -31,24 +30,20 @@ CEILINGS: Final = ("max_units", "max_tokens", "max_cost_usd", "max_duration")
     metavar="CEILING=VALUE",
     help=f"Raise a ceiling of the budget: {', '.join(CEILINGS)}.",
 )
-@click.option("--loops", metavar="+N", help="Grant a rejected gate N more loops.")
 @click.option("--accept-changes", is_flag=True, help="Go on with Python modules that were changed since the start.")
 @json_option("Print NDJSON: one event a line, the status last.")
 @click.pass_obj
-def command(session: Session, /, run: str, **options: Any) -> int:
+def command(session: Session, /, run: str, **options: Any) -> int:  # noqa: ANN401 - one value per option above
     """Reopen a failed or abandoned run, or a spent gate, and drive on.
 
     What is completed stays; failed and unrun units start a new round.
     """
     raises = dict(_ceiling(name, value) for name, value in options["raises"])
-    loops = _loops(options["loops"])
     run_id = session.find(run)
     app = session.app
     return drive(
         app,
-        lambda on_event: app.resume(
-            run_id, raises=raises, loops=loops, accept_changes=options["accept_changes"], on_event=on_event
-        ),
+        lambda on_event: app.resume(run_id, raises=raises, accept_changes=options["accept_changes"], on_event=on_event),
         as_json=options["as_json"],
     )
 
@@ -65,12 +60,3 @@ def _ceiling(name: str, value: str) -> tuple[str, float]:
     if not 0 <= number < float("inf") or (name != "max_cost_usd" and not number.is_integer()):
         raise UsageError("invalid-ceiling", f"{name}={value} is no ceiling", f"write a number, such as {name}=200")
     return name, number
-
-
-def _loops(text: str | None) -> int:
-    if text is None:
-        return 0
-    found = re.fullmatch(r"\+?([1-9]\d{0,3})", text)
-    if found is None:
-        raise UsageError("invalid-loops", f"--loops {text} is no number of loops", "write for example --loops +1")
-    return int(found[1])

@@ -7,13 +7,16 @@ from typing import Any, Literal, cast
 
 import click
 
+from interlock.app import App
 from interlock.cli.driving import drive
 from interlock.cli.options import Duration, RunOrFile, example, json_option, params_options
 from interlock.cli.output import note
-from interlock.cli.port import App, OnEvent, ParamsInput, Result
 from interlock.cli.session import Session
-from interlock.errors import UsageError
+from interlock.errors import Diagnostic, UsageError
 from interlock.model.states import RUN_ENDED, RunState
+from interlock.run.loop import Observer
+from interlock.run.params import ParamsInput
+from interlock.run.result import Result
 
 _FILE_ONLY = {"params": "-p", "params_file": "--params-file", "key": "--key", "if_running": "--if-running"}
 
@@ -40,7 +43,7 @@ _FILE_ONLY = {"params": "-p", "params_file": "--params-file", "key": "--key", "i
 )
 @json_option("Print NDJSON: one event a line, the status last.")
 @click.pass_obj
-def command(session: Session, /, target: str, **options: Any) -> int:
+def command(session: Session, /, target: str, **options: Any) -> int:  # noqa: ANN401 - one value per option above
     """Start a new run of a workflow FILE, or continue the RUN of that id.
 
     Nothing resumes silently: a FILE always starts a new run unless --key says otherwise.
@@ -69,7 +72,7 @@ def _is_file(path: Path, text: str) -> bool:
     return path.suffix == ".md" or "/" in text or path.is_file()
 
 
-def _run_file(app: App, path: Path, options: dict[str, Any], timeout_s: float | None, on_event: OnEvent) -> Result:
+def _run_file(app: App, path: Path, options: dict[str, Any], timeout_s: float | None, on_event: Observer) -> Result:
     params = ParamsInput(cli=list(options["params"]), file=options["params_file"])
     result = app.run_file(
         path,
@@ -78,10 +81,17 @@ def _run_file(app: App, path: Path, options: dict[str, Any], timeout_s: float | 
         if_running=cast("Literal['fail', 'skip'] | None", options["if_running"]),
         timeout_s=timeout_s,
         on_event=on_event,
+        on_warning=_warn,
     )
     if options["wait"] and result.state == RunState.WAITING:
         return app.run_id(result.run_id, wait=True, timeout_s=timeout_s, on_event=on_event)
     return result
+
+
+def _warn(found: Diagnostic) -> None:
+    from interlock.plan.diagnose import render  # noqa: PLC0415 - only a doubtful file needs it
+
+    note(f"{render(found)}\n")
 
 
 def _refuse_file_options(options: dict[str, Any]) -> None:
@@ -96,6 +106,8 @@ def _refuse_file_options(options: dict[str, Any]) -> None:
 
 def _mention_unfinished(app: App, path: Path) -> None:
     """Say that a run of the same file has not ended, and how to continue it."""
+    if not app.project.journal.exists():
+        return
     root = app.project.root
     real = path.resolve()
     name = str(real.relative_to(root)) if real.is_relative_to(root) else str(real)

@@ -8,7 +8,7 @@ import click
 
 from interlock.cli.options import example
 from interlock.cli.output import say
-from interlock.plan.frontmatter import frontmatter_schema_text
+from interlock.plan.frontmatter import schema_text
 
 
 @click.command(
@@ -19,7 +19,7 @@ from interlock.plan.frontmatter import frontmatter_schema_text
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write it to a file.")
 def command(out: Path | None) -> None:
     """Print the JSON Schema of a workflow's front matter; editors complete and check with it."""
-    text = frontmatter_schema_text()
+    text = schema_text()
     if out is None:
         say(text.rstrip("\n"))
         return

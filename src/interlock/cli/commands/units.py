@@ -52,7 +52,7 @@ def _index(ids: list[str], step: str | None) -> int | None:
     if step is None:
         return None
     if step not in ids:
-        from interlock.plan.diagnose import suggest
+        from interlock.plan.diagnose import suggest  # noqa: PLC0415 - only a typing slip needs it
 
         raise UsageError("unknown-step", f"the run has no step '{step}'", suggest(step, ids))
     return ids.index(step)
