@@ -85,6 +85,15 @@ class AttemptsSuite:
         assert caught.value.code == "illegal-move"
         assert only(store).state == "pending"
 
+    def test_a_gap_in_attempt_numbers_is_refused(self, store: Store) -> None:
+        self.test_an_attempts_number_must_be_the_next(store, 2)
+
+    def test_a_start_after_the_end_is_refused(self, store: Store) -> None:
+        mine = b.begin(store)
+        store.commit(mine, [b.reserved(0), b.finished(0)])
+        assert store.commit(mine, [b.running(0)]).refused == ("d0.0.1",)
+        assert store.attempts(b.RUN, 0, 0)[0].state == "completed"
+
     def test_a_unit_that_runs_or_has_ended_cannot_be_reserved(self, store: Store) -> None:
         mine = b.begin(store)
         store.commit(mine, [b.reserved(0)])
@@ -167,6 +176,12 @@ class AttemptsSuite:
         assert [u.state for u in store.units(b.RUN)] == ["completed", "pending", "pending"]
         assert store.run(b.RUN).state == "active"
         assert [e.type for e in store.events(b.RUN)[before:]] == ["attempt_finished"]
+
+    def test_a_batch_of_an_older_term_is_lost(self, store: Store) -> None:
+        self.test_without_the_lease_only_ends_are_written(store, b.lease(term=2))
+
+    def test_a_batch_of_another_holder_is_lost(self, store: Store) -> None:
+        self.test_without_the_lease_only_ends_are_written(store, b.lease(holder="h2"))
 
     def test_a_released_lease_writes_no_more_than_a_lost_one(self, store: Store) -> None:
         mine = b.begin(store)

@@ -14,7 +14,7 @@ import pytest
 from tests.store import builders as b
 
 from interlock.errors import JournalBusyError, JournalTooNewError, StoreError
-from interlock.store import connection
+from interlock.store import connection, migrate
 from interlock.store.migrate import statements
 from interlock.store.mounts import network_filesystem
 from interlock.store.sqlite import SqliteStore
@@ -144,18 +144,16 @@ def test_a_golden_journal_of_version_1_still_loads(tmp_path: Path) -> None:
 def test_a_migration_that_fails_leaves_the_old_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "journal.db"
     SqliteStore.open(path).close()
-    good = connection.migrate.__globals__["migrations"]("sqlite")
+    good = migrate.migrations("sqlite")
     broken = (*good, "CREATE TABLE extra (x);\nCREATE TABLE run (x);\n")
-    monkeypatch.setitem(connection.migrate.__globals__, "migrations", lambda _dialect: broken)
+    monkeypatch.setattr(migrate, "migrations", lambda _dialect: broken)
     with pytest.raises(StoreError, match="run already exists"):
         SqliteStore.open(path)
     raw = sqlite3.connect(path)
     assert raw.execute("PRAGMA user_version").fetchone() == (1,)
     assert raw.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'extra'").fetchone() == (0,)
     raw.close()
-    monkeypatch.setitem(
-        connection.migrate.__globals__, "migrations", lambda _dialect: (*good, "CREATE TABLE extra (x);\n")
-    )
+    monkeypatch.setattr(migrate, "migrations", lambda _dialect: (*good, "CREATE TABLE extra (x);\n"))
     with SqliteStore.open(path) as store:
         assert store._db.raw.execute("PRAGMA user_version").fetchone() == (2,)  # noqa: SLF001
 

@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from interlock.errors import StoreError
 from interlock.store.artifacts import sync_folder
-from interlock.store.faults import busy, reading, translated
+from interlock.store.faults import busy, corrupt, reading, translated
 from interlock.store.migrate import check, migrate
 from interlock.store.mounts import mount_table, network_filesystem
 
@@ -30,6 +30,7 @@ _CHECKPOINT_PAGES: Final = 4_000
 _WAL_KEPT_BYTES: Final = 64 * 1024 * 1024
 _CACHE_KIB: Final = 16 * 1024
 _RETRY_S: Final = 0.01
+_HEADER_BYTES: Final = 100
 
 
 class Connection:
@@ -104,6 +105,7 @@ def open_file(path: Path, on_commit: Callable[[str], None] | None, busy_ms: int)
     """Open for writing; create and migrate as needed."""
     with translated(path):
         _create(path)
+        _refuse_cut(path)
         found = _connect(path, "mode=rw", on_commit, busy_ms)
     try:
         with translated(path):
@@ -133,6 +135,23 @@ def _create(path: Path) -> None:
         return
     os.close(handle)
     sync_folder(path.parent)
+
+
+def _refuse_cut(path: Path) -> None:
+    """Refuse a file that ends inside a page: SQLite would read the missing bytes as zeros.
+
+    While a WAL or a rollback journal is there the file may be in motion; then SQLite repairs it by itself.
+    """
+    if any(path.with_name(path.name + suffix).exists() for suffix in ("-wal", "-journal")):
+        return
+    with path.open("rb") as file:
+        header = file.read(_HEADER_BYTES)
+    size = path.stat().st_size
+    page = int.from_bytes(header[16:18], "big")
+    if header.startswith(b"SQLite format 3") and (
+        size < _HEADER_BYTES or size % (65_536 if page == 1 else page or 512)
+    ):
+        raise corrupt(path, "the file ends inside a page")
 
 
 def _connect(path: Path, options: str, on_commit: Callable[[str], None] | None, busy_ms: int) -> Connection:
@@ -181,6 +200,8 @@ def open_read_only(path: Path, busy_ms: int) -> Connection:
     """Open for reading, beside a writer or in a folder where nothing can be written."""
     if not path.exists():
         raise StoreError("no-journal", f"there is no journal at {path}", "start a run first")
+    with translated(path):
+        _refuse_cut(path)
     found = _readable(path, busy_ms)
     try:
         with reading(path):
