@@ -26,7 +26,7 @@ from interlock.dispatch.program import Programs, SpawnError
 from interlock.dispatch.reaper import Reaper
 from interlock.dispatch.redact_base import EnvUnresolvedError, Redactor, ResolvedEnv
 from interlock.dispatch.scripts import ScriptStore
-from interlock.model.plan import Command, PythonFunction, Script
+from interlock.model.plan import Command, Prompt, PythonFunction, Script
 from interlock.model.states import Reason
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -136,8 +136,8 @@ class Launcher:
                     return (*script.interpreter, str(self._scripts.path(script)))
                 except ValueError as error:
                     raise SpawnError(str(error)) from error
-            case PythonFunction():
-                raise SpawnError(f"`{job.step_id}` is a Python function, not a command")
+            case PythonFunction() | Prompt():
+                raise SpawnError(f"`{job.step_id}` is not a command")
 
     def forget(self, job_key: str) -> None:
         """Drop what the attempts of a job shared."""
