@@ -7,7 +7,6 @@ import http.client
 import json
 import threading
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 from tests.modelserver.fakellm import FakeLLM
@@ -34,10 +33,9 @@ def asking(api: str, text: str, **more: Any) -> dict[str, Any]:
 
 
 def ask(server: FakeLLM, path: str, body: dict[str, Any]) -> str:
-    to = urlsplit(server.url + path)
-    connection = http.client.HTTPConnection(to.netloc, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
     with contextlib.closing(connection):
-        connection.request("POST", f"{to.path}?{to.query}", json.dumps(body).encode())
+        connection.request("POST", path, json.dumps(body).encode())
         with connection.getresponse() as reply:
             found = reply.read().decode()
             if reply.status != 200:
