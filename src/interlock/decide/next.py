@@ -13,12 +13,13 @@ from typing import Final, Literal
 from interlock.decide import gate, probe
 from interlock.decide.reduce import Artifact, Broken, failure_of, reduce_step
 from interlock.decide.route import Ready, choose, readiness
-from interlock.decide.schedule import Now, exhausted, run_room, startable
+from interlock.decide.schedule import Now, Room, exhausted, in_backoff, run_room, startable
 from interlock.decide.values import UnresolvedError
 from interlock.decide.work import work_units
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.actions import Action, Dispatch
+from interlock.model.plan import Route
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step
 from interlock.model.states import RunState, StepState, UnitState
@@ -35,7 +36,7 @@ def next_actions(snap: Snapshot, now: Now) -> list[Action]:
         act = _BY_STATE.get(step.state)
         if act is None:
             continue
-        actions = act(snap, snap.plan.steps[index], step, now, room - len(dispatches))
+        actions = act(snap, snap.plan.steps[index], step, now, room)
         if actions and type(actions[0]) is not Dispatch:
             return actions
         dispatches.extend(actions)
@@ -44,22 +45,19 @@ def next_actions(snap: Snapshot, now: Now) -> list[Action]:
     return _end_of_run(snap, now)
 
 
-def _pending(snap: Snapshot, spec: PlanStep, step: Step, now: Now, _room: int) -> list[Action]:
+def _pending(snap: Snapshot, spec: PlanStep, step: Step, now: Now, _room: Room) -> list[Action]:
     if snap.halted is not None:
         return []
-    match readiness(snap, spec):
-        case Ready.NOT_YET:
-            return []
-        case Ready.SKIP:
-            return [ev.StepMoved(at=now.at, step=step.index, state=StepState.SKIPPED, reason="not_chosen")]
-        case Ready.YES:
-            return _route(snap, spec, step, now) if spec.route else _begin(snap, spec, step, now)
-
-
-def _route(snap: Snapshot, spec: PlanStep, step: Step, now: Now) -> list[Action]:
-    if spec.route is None:
+    ready = readiness(snap, spec)
+    if ready is Ready.NOT_YET:
         return []
-    chosen = choose(snap, spec.route)
+    if ready is Ready.SKIP:
+        return [ev.StepMoved(at=now.at, step=step.index, state=StepState.SKIPPED, reason="not_chosen")]
+    return _route(snap, spec.route, step, now) if spec.route else _begin(snap, spec, step, now)
+
+
+def _route(snap: Snapshot, route: Route, step: Step, now: Now) -> list[Action]:
+    chosen = choose(snap, route)
     if isinstance(chosen, Broken):
         return [_fail(step, now, chosen)]
     artifact = canon.dumps(chosen)
@@ -83,7 +81,7 @@ def _begin(snap: Snapshot, spec: PlanStep, step: Step, now: Now) -> list[Action]
     return [ev.StepStarted(at=now.at, step=step.index, round=step.round, loop=1, units=units)]
 
 
-def _running(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: int) -> list[Action]:
+def _running(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: Room) -> list[Action]:
     if step.settled:
         return _promote(snap, spec, step, now)
     moves: list[Action] = [*probe.answers(snap, spec, step, now.at)]
@@ -98,12 +96,12 @@ def _running(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: int) ->
     return _ask_about_unknown(spec, step, now)
 
 
-def _dispatch(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: int) -> list[Action]:
+def _dispatch(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: Room) -> list[Action]:
     asking = step.ready and step.ready[0].kind != "work"
     over = None if asking else exhausted(snap, now)
     if over is not None:
         return [] if step.running else _stop(snap, step, now, "budget_exceeded", over)
-    return [*startable(snap, spec, step, now, room)]
+    return [*startable(spec, step, now, room)]
 
 
 def _stop(snap: Snapshot, step: Step, now: Now, reason: str, detail: str = "") -> list[Action]:
@@ -163,20 +161,16 @@ def _promote(snap: Snapshot, spec: PlanStep, step: Step, now: Now) -> list[Actio
     ]
 
 
-def _gating(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: int) -> list[Action]:
+def _gating(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: Room) -> list[Action]:
     judged = gate.judge(step)
-    match judged.verdict:
-        case "open":
-            if snap.halted is not None:
-                return [] if step.running else _stop(snap, step, now, "stopped")
-            return [*startable(snap, spec, step, now, room)]
-        case "pass":
-            made = reduce_step(spec, step, snap.plan.limits.max_artifact_bytes)
-            return [_fail(step, now, made) if isinstance(made, Broken) else _complete(step, now, made)]
-        case "reject":
-            reason = "gate_rejected"
-        case "unavailable":
-            reason = "check_unavailable"
+    if judged.verdict == "open":
+        if snap.halted is not None:
+            return [] if step.running else _stop(snap, step, now, "stopped")
+        return [*startable(spec, step, now, room)]
+    if judged.verdict == "pass":
+        made = reduce_step(spec, step, snap.plan.limits.max_artifact_bytes)
+        return [_fail(step, now, made) if isinstance(made, Broken) else _complete(step, now, made)]
+    reason = "gate_rejected" if judged.verdict == "reject" else "check_unavailable"
     return [ev.StepMoved(at=now.at, step=step.index, state=StepState.BLOCKED, reason=reason, detail=judged.detail)]
 
 
@@ -207,7 +201,7 @@ def _fail(step: Step, now: Now, broken: Broken) -> ev.StepMoved:
 def _end_of_run(snap: Snapshot, now: Now) -> list[Action]:
     """Derive the run's state once nothing can move: failed before blocked before waiting, else completed."""
     states = {step.state for step in snap.steps}
-    if any(snap.steps[index].backoff for index in snap.open):
+    if in_backoff(snap):
         return []
     if StepState.FAILED in states:
         return [_end(snap, now, RunState.FAILED, StepState.FAILED, "failed")]
@@ -240,7 +234,7 @@ def _end(snap: Snapshot, now: Now, state: RunState, cause: StepState, outcome: L
     )
 
 
-_BY_STATE: Final[dict[StepState, Callable[[Snapshot, PlanStep, Step, Now, int], list[Action]]]] = {
+_BY_STATE: Final[dict[StepState, Callable[[Snapshot, PlanStep, Step, Now, Room], list[Action]]]] = {
     StepState.PENDING: _pending,
     StepState.RUNNING: _running,
     StepState.GATING: _gating,

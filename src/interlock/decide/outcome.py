@@ -32,10 +32,10 @@ class _Fate(msgspec.Struct, frozen=True, kw_only=True):
     not_before: int | None = None
 
 
-def finish(snap: Snapshot, step: Step, unit: Unit, ended: Outcome) -> AttemptFinished:
-    """Return the terminal event of the unit's open attempt."""
+def finish(snap: Snapshot, step: Step, unit: Unit, ended: Outcome, at: int) -> AttemptFinished:
+    """Return the terminal event of the unit's open attempt; backoff counts from `at`, the loop's own time."""
     spec = snap.plan.steps[step.index]
-    fate = _work_fate(snap, spec, unit, ended) if unit.kind == "work" else _asked_fate(unit, ended)
+    fate = _work_fate(snap, spec, unit, ended, at) if unit.kind == "work" else _asked_fate(unit, ended)
     return AttemptFinished(
         at=ended.ended_at,
         step=step.index,
@@ -58,7 +58,7 @@ def finish(snap: Snapshot, step: Step, unit: Unit, ended: Outcome) -> AttemptFin
     )
 
 
-def _work_fate(snap: Snapshot, spec: PlanStep, unit: Unit, ended: Outcome) -> _Fate:
+def _work_fate(snap: Snapshot, spec: PlanStep, unit: Unit, ended: Outcome, at: int) -> _Fate:
     if ended.status == "ok":
         found = extract(
             ended.output,
@@ -67,7 +67,7 @@ def _work_fate(snap: Snapshot, spec: PlanStep, unit: Unit, ended: Outcome) -> _F
             max_bytes=snap.plan.limits.max_result_bytes,
         )
         if isinstance(found, Failure):
-            return _failed(spec, unit, found.reason, found.error, ended)
+            return _failed(spec, unit, found.reason, found.error, at)
         return _Fate(attempt=AttemptState.COMPLETED, unit=UnitState.COMPLETED, result=found.json)
     external = spec.effects == "external" and not ended.answered
     if ended.status == "aborted":
@@ -76,20 +76,22 @@ def _work_fate(snap: Snapshot, spec: PlanStep, unit: Unit, ended: Outcome) -> _F
     reason = ended.reason or Reason.DISPATCH_ERROR
     if external:
         return _Fate(attempt=AttemptState.FAILED, unit=UnitState.UNKNOWN, reason=reason, error=ended.error)
-    return _failed(spec, unit, reason, ended.error, ended)
+    return _failed(spec, unit, reason, ended.error, at, ended.retry_after_ms)
 
 
-def _failed(spec: PlanStep, unit: Unit, reason: Reason, error: str, ended: Outcome) -> _Fate:
+def _failed(
+    spec: PlanStep, unit: Unit, reason: Reason, error: str, at: int, retry_after_ms: int | None = None
+) -> _Fate:
     if not may_retry(spec.retry, reason, unit.retries):
         return _Fate(attempt=AttemptState.FAILED, unit=UnitState.FAILED, reason=reason, error=error)
-    delay = ended.retry_after_ms if ended.retry_after_ms is not None else backoff_ms(spec.retry, unit.retries + 1)
+    delay = retry_after_ms if retry_after_ms is not None else backoff_ms(spec.retry, unit.retries + 1)
     return _Fate(
         attempt=AttemptState.FAILED,
         unit=UnitState.WAITING,
         reason=reason,
         error=error,
         retries=unit.retries + 1,
-        not_before=ended.ended_at + delay,
+        not_before=at + delay,
     )
 
 
@@ -103,8 +105,10 @@ def may_retry(retry: Retry, reason: Reason, spent: int) -> bool:
 def backoff_ms(retry: Retry, number: int) -> int:
     """Return the delay before retry `number` (from 1), in milliseconds."""
     backoff = retry.backoff
-    grown = backoff.initial_ms * backoff.factor ** min(number - 1, 64)
-    return int(min(grown, backoff.max_ms))
+    try:
+        return int(min(backoff.initial_ms * backoff.factor ** (number - 1), backoff.max_ms))
+    except OverflowError:
+        return backoff.max_ms
 
 
 def _asked_fate(unit: Unit, ended: Outcome) -> _Fate:

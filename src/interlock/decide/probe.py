@@ -24,15 +24,16 @@ def probes(spec: PlanStep, step: Step) -> tuple[NewUnit, ...]:
     asked = {unit.id for unit in step.units if unit.kind == "probe"}
     found: list[NewUnit] = []
     for unit in unknown_units(step):
-        probe_id = _probe_id(spec, unit)
+        probe_id = _probe_id(spec, step, unit)
         if probe_id not in asked:
             ordinal = len(step.units) + len(found)
             found.append(NewUnit(ordinal, probe_id, unit.index, unit.item, unit.id, str(unit.ordinal)))
     return tuple(found)
 
 
-def _probe_id(spec: PlanStep, unit: Unit) -> str:
-    return f"{spec.id}.probe:{item_part(unit)}~r{unit.round}:a{unit.attempt}"
+def _probe_id(spec: PlanStep, step: Step, unit: Unit) -> str:
+    """Name the question about the unit's last attempt; a reopened step asks anew what it could not learn."""
+    return f"{spec.id}.probe:{item_part(unit)}~r{step.round}:a{unit.attempt}"
 
 
 def answers(snap: Snapshot, spec: PlanStep, step: Step, now: int) -> list[Event]:
@@ -42,7 +43,7 @@ def answers(snap: Snapshot, spec: PlanStep, step: Step, now: int) -> list[Event]
         if probe.kind != "probe" or probe.state is not UnitState.COMPLETED or probe.subject is None:
             continue
         unit = step.units[int(probe.subject)]
-        if unit.state is UnitState.UNKNOWN and probe.id == _probe_id(spec, unit):
+        if unit.state is UnitState.UNKNOWN and probe.id == _probe_id(spec, step, unit):
             moves.append(_answer(snap, spec, step, unit, probe, now))
     return moves
 

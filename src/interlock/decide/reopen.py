@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from interlock.decide.outcome import may_retry
 from interlock.decide.schedule import Now
 from interlock.decide.values import UnresolvedError
 from interlock.decide.work import base_hash, input_hash, next_round, shared
@@ -19,6 +20,7 @@ from interlock.model.states import AttemptState, Reason, RunState, StepState, Un
 
 ASKED_AGAIN: Final = frozenset({"check_unavailable", "probe_unavailable"})
 """Reasons of a blocked step that the next `run` asks again."""
+_REASONS: Final = frozenset(Reason)
 
 
 def close_lost(snap: Snapshot, now: Now) -> list[ev.Event]:
@@ -49,6 +51,9 @@ def _lost(step: Step, unit: Unit, now: Now, left: UnitState) -> ev.AttemptFinish
 
 def go_on(snap: Snapshot, now: Now) -> list[ev.Event]:
     """Return the events by which `interlock run RUN` continues a blocked or waiting run."""
+    if snap.run.state is RunState.FAILED:
+        failed = [step for step in snap.steps if step.state is StepState.FAILED]
+        return reopen(snap, now) if len(retry_left(snap)) == len(failed) else []
     asked = [event for step in snap.steps for event in _ask_again(step, now)]
     if snap.run.state is RunState.ACTIVE or not asked:
         return asked
@@ -79,7 +84,7 @@ def retry_left(snap: Snapshot) -> list[Step]:
 
 
 def _has_retry(spec: PlanStep, unit: Unit) -> bool:
-    return unit.retries < spec.retry.max and (not spec.retry.on or unit.reason in spec.retry.on)
+    return unit.reason in _REASONS and may_retry(spec.retry, Reason(unit.reason), unit.retries)
 
 
 def reopen(snap: Snapshot, now: Now) -> list[ev.Event]:

@@ -59,7 +59,10 @@ def _resolve(snap: Snapshot, payload: dict[str, Any], now: Now) -> Answer:
         errors = schema_errors(spec.unit_schema_json, result)
         if errors:
             return Answer((), "the result misses the step's schema: " + "; ".join(errors))
-        raw = None if result is None and spec.unit_schema_json is None else canon.dumps(result)
+        try:
+            raw = None if result is None and spec.unit_schema_json is None else canon.dumps(result)
+        except canon.NotJsonError as error:
+            return Answer((), f"the result is not JSON: {error}")
         moved = _moved(step, unit, UnitState.COMPLETED, "resolved_done", now, raw)
     else:
         moved = _moved(step, unit, UnitState.PENDING, "resolved_rerun", now, None)
@@ -108,7 +111,7 @@ def abandon(snap: Snapshot, now: Now) -> tuple[ev.Event, ...]:
         outcome="abandoned",
         driven_ms=now.driven_ms,
     )
-    if snap.run.state in (RunState.BLOCKED, RunState.WAITING):
+    if events and snap.run.state is not RunState.ACTIVE:
         # steps change only in an active run
         return (
             ev.RunMoved(at=now.at, state=RunState.ACTIVE, reason="abandoning", driven_ms=now.driven_ms),

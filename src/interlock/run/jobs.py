@@ -31,7 +31,7 @@ class JobBook:
         self._plan: Plan = snap.plan
         self._shared: dict[int, Shared] = {}
         self._jobs: dict[tuple[int, str, int, int], Job] = {}
-        self._checked: set[int] = set()
+        self._checked: set[tuple[int, str]] = set()
         self._notices: list[str] = []
 
     def job(self, step: Step, unit: Unit) -> Job:
@@ -41,7 +41,7 @@ class JobBook:
         if found is not None:
             return found
         spec = self._plan.steps[step.index]
-        self._check_world(step, spec)
+        self._check_world(step, spec, unit)
         job = self._build(step, spec, unit)
         if unit.kind == "work" or unit.item is None:
             self._jobs[key] = job
@@ -92,18 +92,17 @@ class JobBook:
 
     def _artifact(self, step: Step, spec: PlanStep, unit: Unit) -> bytes:
         if unit.item is not None:
-            judged = next(work for work in step.work if work.index == unit.index)
-            return judged.result or b"null"
+            return step.work[unit.index or 0].result or b"null"
         made = reduce_step(spec, step, self._plan.limits.max_artifact_bytes)
         return (made.json if isinstance(made, Artifact) else None) or b"null"
 
-    def _check_world(self, step: Step, spec: PlanStep) -> None:
-        if step.index in self._checked:
+    def _check_world(self, step: Step, spec: PlanStep, unit: Unit) -> None:
+        if (step.index, unit.kind) in self._checked:
             return
         self._check_directory()
-        if isinstance(spec.target, PythonFunction):
+        if unit.kind == "work" and isinstance(spec.target, PythonFunction):
             self._check_module(spec.target)
-        self._checked.add(step.index)
+        self._checked.add((step.index, unit.kind))
 
     def _check_directory(self) -> None:
         project = self._plan.project

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.errors import LeaseHeldError
+from interlock.errors import LeaseHeldError, UsageError
 from interlock.model.events import Process
 from interlock.model.run import Lease
 from interlock.run.clock import Clock
@@ -77,9 +77,11 @@ def acquire(store: Store, run_id: str, host: Host, clock: Clock, alive: Callable
     held: Lease | None = None
     for _ in range(_TRIES):
         held = store.read_lease(run_id)
-        if held is not None and not claimable(held, host, clock, alive):
+        if held is None:
+            raise UsageError("run-not-found", f"no run '{run_id}' in this journal", "see them: interlock list")
+        if not claimable(held, host, clock, alive):
             break
-        lease = fresh(run_id, held.term + 1 if held else 1, host, clock)
+        lease = fresh(run_id, held.term + 1, host, clock)
         if store.take_lease(lease, held):
             return lease
     raise held_error(run_id, held)

@@ -44,7 +44,8 @@ def restore(plan: Plan, loaded: Loaded, units: Iterable[UnitRow]) -> tuple[Snaps
         if unit_row.kind == "work" and unit_row.state == UnitState.COMPLETED and not step.ended:
             hashes[unit_row.step, unit_row.ordinal] = unit_row.input_hash
     for step in snap.steps:
-        _settle(snap, step)
+        _settle(step)
+    snap.halted = _halted(snap)
     snap.open = [step.index for step in snap.steps if not step.ended]
     return snap, hashes
 
@@ -70,7 +71,7 @@ def _add(snap: Snapshot, step: Step, row: UnitRow) -> None:
         snap.running += 1
 
 
-def _settle(snap: Snapshot, step: Step) -> None:
+def _settle(step: Step) -> None:
     """Build what decisions ask for from the units: effective work, queues, counts, first failure."""
     last: dict[int | None, Unit] = {}
     for unit in step.units:
@@ -88,6 +89,15 @@ def _settle(snap: Snapshot, step: Step) -> None:
             heapq.heappush(step.backoff, (unit.not_before, unit.ordinal))
     failed = [unit for unit in step.work if unit.state is UnitState.FAILED]
     step.first_failure = failed[0] if failed else None
-    stops = step.state is StepState.FAILED or (failed and snap.plan.steps[step.index].on_error == "fail")
-    if stops and snap.halted is None:
-        snap.halted = step.index
+
+
+def _halted(snap: Snapshot) -> int | None:
+    """Find the step that stopped the run: one that failed by itself before those that were stopped with it."""
+    stopping = [
+        step
+        for step in snap.steps
+        if step.state is StepState.FAILED
+        or (step.first_failure is not None and snap.plan.steps[step.index].on_error == "fail")
+    ]
+    own = [step for step in stopping if step.reason != "stopped"]
+    return (own or stopping)[0].index if stopping else None

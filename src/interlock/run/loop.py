@@ -16,7 +16,7 @@ import msgspec
 from interlock.decide import requests as asked
 from interlock.decide.next import next_actions
 from interlock.decide.outcome import finish
-from interlock.decide.schedule import Now, next_due
+from interlock.decide.schedule import Now, ceiling, next_due
 from interlock.decide.values import UnresolvedError
 from interlock.dispatch.base import EnvAudit, Outcome, Report, Request, Started
 from interlock.errors import InterlockError, StoreError
@@ -33,6 +33,7 @@ from interlock.store.base import Store
 POLL_MS: Final = 500
 GRACE_S: Final = 5.0
 
+Opening = Callable[[Snapshot, Now], Sequence[ev.Event]]
 Observer = Callable[[Sequence[ev.Event], Snapshot], None]
 
 
@@ -75,13 +76,17 @@ class Loop:
         self._counter = 0
         self._began_ms = clock.monotonic_ms()
         self._driven_before = snap.run.driven_ms
-        self._renewed_boot = clock.boot_ms()
+        self._began_boot = self._renewed_boot = clock.boot_ms()
+        self._began_wall = clock.wall_ms()
         self._polled_ms = self._began_ms
+        self._planned_at = self._began_wall
         self._deadline_ms = None if timeout_ms is None else self._began_ms + timeout_ms
         self._requests: list[int] = []
         self._signals = 0
         self._signals_seen = 0
         self.stop: Stop | None = None
+        self.refused: tuple[str, ...] = ()
+        """Dispatches whose end came too late: somebody else had closed them."""
         self.error: InterlockError | None = None
 
     def interrupt(self) -> None:
@@ -89,10 +94,20 @@ class Loop:
         self._signals += 1
         self._executor.wake()
 
-    def drive(self, first: Sequence[ev.Event]) -> None:
-        """Run until nothing can move, or all children have ended after a stop."""
+    def drive(self, openings: Sequence[Opening], *, settle_only: bool = False) -> None:
+        """Run until nothing can move, or all children have ended after a stop.
+
+        `openings` say what changes before the first decision, each looking at what the one before left.
+        `settle_only` applies them and open requests, and dispatches nothing.
+        """
         pending: list[ev.Event] = []
-        self._add(pending, first)
+        for opening in openings:
+            self._add(pending, opening(self._snap, self._now()))
+        self._answer_requests(pending)
+        if settle_only:
+            self._part(pending)
+            self._commit(pending, [])
+            return
         while True:
             requests = self._plan_turn(pending)
             self._commit(pending, requests)
@@ -113,16 +128,21 @@ class Loop:
     def _plan_turn(self, pending: list[ev.Event]) -> list[_Placed]:
         requests: list[_Placed] = []
         while self.stop is None:
-            actions = next_actions(self._snap, self._now())
+            now = self._now()
+            self._planned_at = now.at
+            actions = next_actions(self._snap, now)
             dispatches: list[Dispatch] = []
             for action in actions:
                 if isinstance(action, Dispatch):
                     dispatches.append(action)
                 else:
                     self._add(pending, (action,))
-            self._reserve(dispatches, pending, requests)
-            if len(dispatches) == len(actions):
+            blocked = self._reserve(dispatches, pending, requests)
+            if len(dispatches) == len(actions) and not blocked:
                 break
+        if self.stop is Stop.ERROR and requests:
+            # what will not start is not journaled: an external effect would be held for possibly done
+            pending[:] = [event for event in pending if not isinstance(event, ev.AttemptReserved)]
         if not self._inflight:
             self._part(pending)
         return requests
@@ -138,25 +158,27 @@ class Loop:
             )
             self._add(pending, (moved,))
 
-    def _reserve(self, dispatches: list[Dispatch], pending: list[ev.Event], requests: list[_Placed]) -> None:
-        start = 0
+    def _reserve(self, dispatches: list[Dispatch], pending: list[ev.Event], requests: list[_Placed]) -> bool:
+        """Reserve what there is place for; tell whether a step was blocked, so that there is more to decide."""
+        start, blocked = 0, False
         while start < len(dispatches) and self.stop is None:
             step = self._snap.steps[dispatches[start].step]
             end = start + 1
             while end < len(dispatches) and dispatches[end].step == step.index:
                 end += 1
-            self._reserve_step(step, [step.units[d.unit] for d in dispatches[start:end]], pending, requests)
+            units = [step.units[d.unit] for d in dispatches[start:end]]
+            try:
+                self._reserve_step(step, units, pending, requests)
+            except ModuleChangedError as error:
+                self._block(step, "module_changed", str(error), pending)
+                blocked = True
+            except (InterlockError, UnresolvedError) as error:
+                self._fail(error if isinstance(error, InterlockError) else InterlockError("internal", str(error)))
             start = end
+        return blocked
 
     def _reserve_step(self, step: Step, units: list[Unit], pending: list[ev.Event], requests: list[_Placed]) -> None:
-        try:
-            jobs = [self._jobs.job(step, unit) for unit in units]
-        except ModuleChangedError as error:
-            self._block(step, "module_changed", str(error), pending)
-            return
-        except (InterlockError, UnresolvedError) as error:
-            self._fail(error if isinstance(error, InterlockError) else InterlockError("internal", str(error)))
-            return
+        jobs = [self._jobs.job(step, unit) for unit in units]
         places = self._executor.capacity(jobs[0], len(units))
         at = self._clock.wall_ms()
         for unit, job, process in zip(units, jobs, places, strict=False):
@@ -189,10 +211,11 @@ class Loop:
         ended = {report.dispatch for report in reports if type(report) is Outcome}
         for report in reports:
             if type(report) is Outcome:
-                step, unit = self._inflight.pop(report.dispatch)
-                self._add(pending, (finish(self._snap, step, unit, report),))
+                placed = self._inflight.pop(report.dispatch, None)
+                if placed is not None:
+                    self._add(pending, (finish(self._snap, *placed, report, self._steady_ms()),))
             elif type(report) is Started:
-                if report.dispatch not in ended:
+                if report.dispatch not in ended and report.dispatch in self._inflight:
                     self._started(report, pending)
             elif type(report) is EnvAudit:
                 self._audit(report, pending)
@@ -236,7 +259,8 @@ class Loop:
         if done.lost:
             self._lose()
             return
-        if requests and self.stop is None:
+        self.refused += done.refused
+        if requests and self.stop is None and self._still_ours():
             self._inflight.update({request.dispatch: (step, unit) for request, step, unit in requests})
             self._executor.start([request for request, _, _ in requests])
         self._observe(pending, self._snap)
@@ -261,12 +285,21 @@ class Loop:
         if self._deadline_ms is not None and now >= self._deadline_ms and self.stop is None:
             self._halt(Stop.INTERRUPT, GRACE_S)
         if self._clock.boot_ms() - self._renewed_boot >= RENEW_MS:
-            self._renew()
+            self._renew(pending)
         if now - self._polled_ms >= POLL_MS and self.stop in (None, Stop.INTERRUPT):
             self._polled_ms = now
             self._answer_requests(pending)
 
-    def _renew(self) -> None:
+    def _still_ours(self) -> bool:
+        """Look again after a pause between commit and start: another driver may have taken over meanwhile."""
+        if self._clock.boot_ms() < self._lease.expires_boot_ms:
+            return True
+        self._renew([])
+        return self.stop is None
+
+    def _renew(self, pending: list[ev.Event]) -> None:
+        if self.stop is Stop.LEASE_LOST:
+            return
         lease = renewed(self._lease, self._clock)
         try:
             kept = self._store.renew(lease)
@@ -278,6 +311,10 @@ class Loop:
             self._lose()
             return
         self._lease, self._renewed_boot = lease, self._clock.boot_ms()
+        run = self._snap.run
+        if self.stop is None and run.state is RunState.ACTIVE and ceiling(self._snap, "max_duration_ms") is not None:
+            # driven time that is not journaled would be lost with a killed driver
+            self._add(pending, (ev.RunMoved(at=self._clock.wall_ms(), state=run.state, driven_ms=self.driven_ms()),))
 
     def _answer_requests(self, pending: list[ev.Event]) -> None:
         try:
@@ -312,13 +349,18 @@ class Loop:
     def _lose(self) -> None:
         if self.stop is Stop.LEASE_LOST:
             return
-        self.error = held_error(self._snap.run.id, self._store.read_lease(self._snap.run.id))
+        try:
+            holder = self._store.read_lease(self._snap.run.id)
+        except StoreError:
+            holder = None
+        if self.error is None:
+            self.error = held_error(self._snap.run.id, holder)
         self._halt(Stop.LEASE_LOST, 0.0)
 
     def _fail(self, error: InterlockError) -> None:
         if self.error is None:
             self.error = error
-        if self.stop is not Stop.ERROR:
+        if self.stop not in (Stop.ERROR, Stop.LEASE_LOST):
             self._halt(Stop.ERROR, GRACE_S)
 
     def _over(self) -> bool:
@@ -327,7 +369,11 @@ class Loop:
         return self.stop is not None or self._snap.run.state is not RunState.ACTIVE
 
     def _now(self) -> Now:
-        return Now(at=self._clock.wall_ms(), driven_ms=self.driven_ms(), map_concurrency=self._map_concurrency)
+        return Now(at=self._steady_ms(), driven_ms=self.driven_ms(), map_concurrency=self._map_concurrency)
+
+    def _steady_ms(self) -> int:
+        """The wall clock of this driver's beginning, moved on by the boot clock: backoff knows no clock jumps."""
+        return self._began_wall + self._clock.boot_ms() - self._began_boot
 
     def driven_ms(self) -> int:
         """Milliseconds this run has been driven, over all its drivers."""
@@ -335,9 +381,9 @@ class Loop:
 
     def _wait_s(self) -> float:
         ms = POLL_MS
-        due = next_due(self._snap) if self.stop is None else None
+        due = next_due(self._snap, self._planned_at) if self.stop is None else None
         if due is not None:
-            ms = min(ms, max(0, due - self._clock.wall_ms()))
-        if self._deadline_ms is not None:
+            ms = min(ms, max(0, due - self._steady_ms()))
+        if self._deadline_ms is not None and self.stop is None:
             ms = min(ms, max(0, self._deadline_ms - self._clock.monotonic_ms()))
         return ms / 1000

@@ -1,0 +1,161 @@
+"""Runs commands and scripts: one thread an attempt, taken from those that are idle.
+
+Guarantees: `start` and `cancel` never block and never raise for one attempt; every started request gets exactly one
+Outcome through `report`, from a thread of the runner; after `close` no process of this driver is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import select
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from interlock.dispatch.attempt import Attempt
+from interlock.dispatch.base import Job, Outcome, Report, Request
+from interlock.dispatch.clean_env import clean
+from interlock.dispatch.launch import Launcher
+from interlock.dispatch.leftovers import end_strays
+from interlock.dispatch.log import RunLog
+from interlock.dispatch.markers import Marker
+from interlock.dispatch.reaper import Reaper
+from interlock.dispatch.redact_base import ResolvedEnv
+from interlock.model.states import Reason
+
+_JOIN_S: Final = 10.0
+
+
+class _Wake:
+    """Called from any thread, it makes `fd` readable for the one that polls it."""
+
+    def __init__(self) -> None:
+        self.fd, self._writing = os.pipe()
+        os.set_blocking(self.fd, False)
+        os.set_blocking(self._writing, False)
+
+    def __call__(self) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self._writing, b"w")
+
+    def close(self) -> None:
+        os.close(self.fd)
+        os.close(self._writing)
+
+
+class CommandRunner:
+    """Where Command and Script targets run."""
+
+    def __init__(
+        self,
+        report: Callable[[Report], None],
+        env_for: Callable[[Job], ResolvedEnv],
+        log: RunLog,
+        scratch: Path,
+        marker: Marker,
+        *,
+        environ: Mapping[str, str] | None = None,
+        reaper: Reaper | None = None,
+    ) -> None:
+        if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+            # inherited from whoever started us; exit codes would be lost, and children would inherit it too
+            with contextlib.suppress(ValueError):
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        base = clean(os.environ if environ is None else environ)
+        self._report = report
+        self._marker = marker
+        self._reaper = reaper or Reaper(marker, base)
+        self._launcher = Launcher(report, env_for, log, scratch, marker, base, self._reaper)
+        self._queue: queue.SimpleQueue[Attempt | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._attempts: dict[str, Attempt] = {}
+        self._dispatches: dict[str, set[str]] = {}
+        """By job key: whose children may have strayed."""
+        self._threads: list[threading.Thread] = []
+        self._closed = False
+
+    def start(self, request: Request) -> None:
+        """Begin the attempt; its reports follow."""
+        attempt = Attempt(request)
+        with self._lock:
+            refused = self._refusal() if len(self._attempts) >= len(self._threads) or self._closed else None
+            if refused is None:
+                self._attempts[request.dispatch] = attempt
+                self._dispatches.setdefault(request.job.key, set()).add(request.dispatch)
+                self._queue.put(attempt)
+        if refused is not None:
+            self._report(attempt.never_began(*refused))
+
+    def _refusal(self) -> tuple[Reason | None, str] | None:
+        """Add a thread; say why work cannot be taken if there is none at all."""
+        if self._closed:
+            return None, "cancelled before it began"
+        try:
+            wake = _Wake()
+        except OSError as error:
+            return None if self._threads else (Reason.DISPATCH_ERROR, f"no thread can be had: {error.strerror}")
+        thread = threading.Thread(target=self._work, args=(wake,), name=f"command-{len(self._threads)}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            wake.close()
+            return None if self._threads else (Reason.DISPATCH_ERROR, f"no thread can be had: {error}")
+        self._threads.append(thread)
+        return None
+
+    def cancel(self, dispatches: list[str] | None, grace_s: float) -> None:
+        """Ask attempts (None: all) to end: SIGTERM to their trees, SIGKILL after `grace_s`."""
+        with self._lock:
+            wanted = list(self._attempts.values()) if dispatches is None else map(self._attempts.get, dispatches)
+            for attempt in wanted:
+                if attempt is not None:
+                    attempt.cancel(grace_s)
+
+    def end_strays(self, job_key: str) -> int:
+        """End what left the groups of a job that is over, and forget the job; return how many processes there were."""
+        self._launcher.forget(job_key)
+        with self._lock:
+            dispatches = self._dispatches.pop(job_key, None)
+        return end_strays(self._marker, dispatches) if dispatches else 0
+
+    def close(self) -> None:
+        """End everything that is left. Idempotent."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self.cancel(None, 0.0)
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join(_JOIN_S)
+        for key in list(self._dispatches):
+            self.end_strays(key)
+        self._reaper.close()
+        self._launcher.close()
+
+    def _work(self, wake: _Wake) -> None:
+        """Carry out attempts until told to stop: one thread's life."""
+        poller = select.poll()
+        poller.register(wake.fd, select.POLLIN)
+        try:
+            while (attempt := self._queue.get()) is not None:
+                attempt.wake = wake
+                outcome = self._carry_out(attempt, poller, wake.fd)
+                with self._lock:
+                    attempt.wake = None
+                    self._attempts.pop(attempt.request.dispatch, None)
+                self._report(outcome)
+        finally:
+            wake.close()
+
+    def _carry_out(self, attempt: Attempt, poller: select.poll, wake_fd: int) -> Outcome:
+        try:
+            return self._launcher.carry_out(attempt, poller, wake_fd)
+        except Exception as error:  # noqa: BLE001 - a fault of ours must end as an outcome, or the run would wait for ever
+            text = f"interlock failed to carry out the attempt: {type(error).__name__}: {error}"
+            return attempt.never_began(Reason.DISPATCH_ERROR, text, answered=attempt.process is None)

@@ -1,0 +1,69 @@
+"""What redaction and a resolved environment look like to whoever runs work.
+
+The bodies live elsewhere (`redact.py`, `secrets.py`); this file is the seam, so that the command runner and the
+Python pool need neither. Guarantee of every `Redactor`: what it returns holds no value it knows, and text without
+such a value comes back byte for byte.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from interlock.errors import InterlockError
+
+
+class StreamRedactor(Protocol):
+    """Redacts one stream piece by piece; what could be the start of a value is held back until it is known."""
+
+    def feed(self, data: bytes, /) -> bytes:
+        """Take the next piece and return what is safe by now, perhaps nothing."""
+        ...
+
+    def flush(self) -> bytes:
+        """End the stream and return what was held back."""
+        ...
+
+
+class Redactor(Protocol):
+    """Replaces known values in bytes."""
+
+    def stream(self) -> StreamRedactor:
+        """Start a stream of its own."""
+        ...
+
+    def text(self, data: bytes, /) -> bytes:
+        """Redact a whole text at once."""
+        ...
+
+
+class NullRedactor:
+    """For work without secrets: hands everything through, and is its own stream since it holds nothing."""
+
+    def stream(self) -> NullRedactor:
+        """Return itself."""
+        return self
+
+    def feed(self, data: bytes, /) -> bytes:
+        """Return `data`."""
+        return data
+
+    def flush(self) -> bytes:
+        """Return nothing: nothing is ever held back."""
+        return b""
+
+    def text(self, data: bytes, /) -> bytes:
+        """Return `data`."""
+        return data
+
+
+class ResolvedEnv(NamedTuple):
+    """What a job's `env:` entries came to. `names` are for the audit, `warnings` for a person; neither holds a value."""
+
+    values: dict[str, str]
+    redactor: Redactor
+    names: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class EnvUnresolvedError(InterlockError):
+    """A variable, file or secret that a job's `env:` names cannot be had; nothing was started."""

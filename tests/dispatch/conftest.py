@@ -1,0 +1,34 @@
+"""Command runners on folders of their own, which leave no process behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.dispatch.shop import Shop, marked
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    made = Shop(tmp_path)
+    try:
+        yield made
+    finally:
+        made.close()
+        assert marked(made.marker.run_id) == []
+
+
+@pytest.fixture
+def open_shop(tmp_path: Path) -> Iterator[Callable[..., Shop]]:
+    """Make a shop with settings of its own."""
+    made: list[Shop] = []
+
+    def make(**settings: Any) -> Shop:
+        made.append(Shop(tmp_path, **settings))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
