@@ -1,5 +1,32 @@
-"""interlock: a durable, local-first workflow engine for AI-agent work."""
+"""interlock: a durable, local-first workflow engine for AI-agent work.
+
+    result = interlock.run("review.md", params={"base": "main"})
+    findings = interlock.lint("review.md")
+    with interlock.open() as app: print(app.store.runs())
+
+The names load their modules when they are first used, so that `import interlock` stays cheap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from interlock.version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from interlock.api import App, Diagnostic, InterlockError, Result, lint, open, run  # noqa: A004 - what a caller writes
+
+__all__ = ["App", "Diagnostic", "InterlockError", "Result", "__version__", "lint", "open", "run"]
+
+
+def __getattr__(name: str) -> object:
+    """Load the API when a name of it is asked for, and bind all of its names.
+
+    Bound, because loading it loads the package `interlock.run`, which would else stand in the place of the function.
+    """
+    if name in __all__:
+        from interlock import api  # noqa: PLC0415 - start-up time is a feature
+
+        globals().update({public: getattr(api, public) for public in api.__all__})
+        return getattr(api, name)
+    raise AttributeError(f"module 'interlock' has no attribute {name!r}")

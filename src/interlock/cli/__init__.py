@@ -1,1 +1,1 @@
-"""One file per command; rendering."""
+"""The command line: one file per command under `commands/`, live progress under `progress/`."""

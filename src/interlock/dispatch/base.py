@@ -6,13 +6,11 @@ their name ends in `_json`, else raw bytes.
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
-from interlock.model.events import LogSpan, Process, Usage
+from interlock.model.events import Process
+from interlock.model.outcome import Outcome
 from interlock.model.plan import Target
-from interlock.model.states import Reason
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -64,32 +62,6 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
     process: Process
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The one end of an attempt. Redacted already.
-
-    `ok`: the work ended by itself and its exit says success (or any exit where the job accepts any).
-    `failed`: `reason` and `error` say why. `aborted`: it was cancelled. `answered` is False when the work may
-    have taken effect without telling (timeout, killed, lost connection); True when it ended with an answer or
-    surely never began. `output` is stdout (a command) or JSON text (`is_json`, a Python function).
-    """
-
-    dispatch: str
-    status: Literal["ok", "failed", "aborted"]
-    reason: Reason | None = None
-    error: str = ""
-    output: bytes = b""
-    is_json: bool = False
-    answered: bool = True
-    exit_code: int | None = None
-    process: Process | None = None
-    usage: Usage | None = None
-    log: LogSpan | None = None
-    started_at: int = 0
-    """Epoch ms."""
-    ended_at: int = 0
-    retry_after_ms: int | None = None
-
-
 class EnvAudit(msgspec.Struct, frozen=True, kw_only=True):
     """Env names that were resolved for a job; warnings (values too short to redact) ride along."""
 
@@ -99,3 +71,5 @@ class EnvAudit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Report = Started | Outcome | EnvAudit
+
+__all__ = ["EnvAudit", "Job", "Outcome", "Report", "Request", "Started"]

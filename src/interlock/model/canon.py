@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +19,7 @@ MAX_DEPTH: Final = 64
 # outside of these, RFC 8785 and msgspec write exponents differently
 _PLAIN_FROM: Final = 1e-4
 _PLAIN_TO: Final = 1e15
+_TOO_MANY_DIGITS: Final = "a number of more than 4,300 digits"
 _encode = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder().decode
 
@@ -74,16 +76,17 @@ def dumps(value: object) -> bytes:
         return _slow(value)
     except (UnicodeEncodeError, rfc8785.CanonicalizationError) as error:
         raise NotJsonError("a lone surrogate is not JSON text") from error
+    except NotJsonError:
+        raise
+    except ValueError as error:
+        raise NotJsonError(_TOO_MANY_DIGITS) from error
 
 
 def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen:
-                raise NotJsonError(f"duplicate key {json.dumps(key)}")
-            seen.add(key)
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise NotJsonError(f"duplicate key {json.dumps(twice)}")
     return found
 
 
@@ -120,6 +123,10 @@ def _strict(raw: bytes) -> Any:  # noqa: ANN401 - any JSON value
         raise NotJsonError(f"{error.msg} at line {error.lineno} column {error.colno}") from error
     except RecursionError as error:
         raise NotJsonError(f"more than {MAX_DEPTH} levels of nesting") from error
+    except NotJsonError:
+        raise
+    except ValueError as error:
+        raise NotJsonError(_TOO_MANY_DIGITS) from error
 
 
 def sha256(data: bytes) -> str:

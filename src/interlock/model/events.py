@@ -16,6 +16,7 @@ from interlock.model.states import AttemptState, Reason, RunState, StepState, Un
 
 UnitKind = Literal["work", "gate", "probe"]
 Verdict = Literal["pass", "reject"]
+Ceiling = Literal["max_units", "max_tokens", "max_cost_usd", "max_duration_ms"]
 
 
 class Process(msgspec.Struct, frozen=True, array_like=True):
@@ -181,7 +182,7 @@ class RunMoved(_Event, frozen=True, kw_only=True, tag="run_moved"):
 class BudgetRaised(_Event, frozen=True, kw_only=True, tag="budget_raised"):
     """A journaled amendment of one ceiling."""
 
-    name: Literal["max_units", "max_tokens", "max_cost_usd", "max_duration_ms"]
+    name: Ceiling
     value: float
 
 

@@ -78,6 +78,10 @@ class Unit:
         self.result: bytes | None = None
         self.verdict: ev.Verdict | None = None
 
+    def waits_until(self, at: int) -> bool:
+        """Tell whether the unit is in backoff until exactly then."""
+        return self.state is UnitState.WAITING and self.not_before == at
+
 
 class Step:
     """One step as the loop sees it. `work[i]` is the last unit of item i (of a solo step: `work[0]`)."""
@@ -169,10 +173,17 @@ def _step_started(snap: Snapshot, event: ev.StepStarted) -> None:
     step.first_failure = None
     if event.step not in snap.open:
         snap.open = sorted([*snap.open, event.step])
+    _forget_halt(snap, step)
     fresh = [Unit(new, "work", event.round, event.loop) for new in event.units]
     step.units.extend(fresh)
     _replace_work(step, fresh)
     step.ready = deque(unit for unit in step.work if unit.state is UnitState.PENDING)
+
+
+def _forget_halt(snap: Snapshot, reopened: Step) -> None:
+    """A step that is reopened stops the run no longer; another that failed still does."""
+    if snap.halted == reopened.index:
+        snap.halted = next((step.index for step in snap.steps if step.state is StepState.FAILED), None)
 
 
 def _replace_work(step: Step, fresh: list[Unit]) -> None:
@@ -210,11 +221,30 @@ def _reserved(snap: Snapshot, event: ev.AttemptReserved) -> None:
     unit = step.units[event.unit]
     unit.attempt = event.number
     unit.dispatch = event.dispatch
-    move_unit(step, unit, UnitState.RUNNING)
+    if unit.state is UnitState.WAITING:
+        move_unit(step, unit, UnitState.RUNNING)
+        _drop_stale(step)
+    else:
+        move_unit(step, unit, UnitState.RUNNING)
+        _leave_ready(step, unit)
     step.running[event.unit] = unit
     snap.running += 1
     if unit.kind == "work":
         snap.dispatched += 1
+
+
+def _leave_ready(step: Step, unit: Unit) -> None:
+    if step.ready and step.ready[0] is unit:
+        step.ready.popleft()
+    else:
+        step.ready.remove(unit)
+
+
+def _drop_stale(step: Step) -> None:
+    """Rebuild the heap's head: entries of units that left backoff go when they reach the top."""
+    backoff = step.backoff
+    while backoff and not step.units[backoff[0][1]].waits_until(backoff[0][0]):
+        heapq.heappop(backoff)
 
 
 def _started(_snap: Snapshot, _event: ev.AttemptStarted) -> None:
@@ -291,7 +321,9 @@ def _step_moved(snap: Snapshot, event: ev.StepMoved) -> None:
             snap.open.remove(event.step)
         if event.state is StepState.FAILED and snap.halted is None:
             snap.halted = event.step
-    elif event.step not in snap.open:
+        return
+    _forget_halt(snap, step)
+    if event.step not in snap.open:
         snap.open = sorted([*snap.open, event.step])
 
 

@@ -173,15 +173,31 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 class Committed(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a batch. `lost`: the lease is another's, only finishes were written (those not refused).
 
-    `refused` names dispatch ids whose finish came too late: the attempt was closed by somebody else.
+    `refused` names dispatch ids whose start or finish came too late: the attempt was closed by somebody else.
     """
 
     lost: bool = False
     refused: tuple[str, ...] = ()
 
 
+class Spent(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run used so far: dispatches of work units, tokens and money as far as known."""
+
+    units: int
+    tokens: int
+    cost_usd: float
+
+
 class Store(Protocol):
-    """One project's journal. Raises StoreError and its children; methods may be called from one thread only."""
+    """One project's journal. Raises StoreError and its children; methods may be called from one thread only.
+
+    A run that does not exist is a StoreError with code `run-not-found`, in every verb that names one.
+    """
+
+    @property
+    def notice(self) -> str:
+        """Something a person should know about how the journal was opened, else empty."""
+        ...
 
     def create_run(self, new: NewRun, lease: Lease) -> str:
         """Insert run, steps and lease in one transaction and return the run's id.
@@ -196,7 +212,10 @@ class Store(Protocol):
         ...
 
     def take_lease(self, lease: Lease, over: Lease | None) -> bool:
-        """Write `lease` if the row still equals `over` (holder, term, released); False when somebody was faster."""
+        """Write `lease` if the row still equals `over` (holder, term, released, renewed_ms) and the term rises.
+
+        False when somebody was faster: another taker, or the holder itself that renewed or released.
+        """
         ...
 
     def renew(self, lease: Lease) -> bool:
@@ -208,7 +227,12 @@ class Store(Protocol):
         ...
 
     def commit(self, lease: Lease, events: Sequence[Event]) -> Committed:
-        """Write rows and events of the batch in one transaction. Raises StoreError with nothing written."""
+        """Write rows and events of the batch in one transaction, in order.
+
+        Raises StoreError with nothing written when the journal cannot be written. When a rule or the schema refuses
+        one event (codes `gate-not-passed`, `illegal-move`, `run-not-active`, `units-open`, `bad-row`, ...), the ends
+        of attempts that stand on their own are still recorded before it is raised; spooling them again does no harm.
+        """
         ...
 
     def spool(self, run_id: str, events: Sequence[Event]) -> None:
@@ -269,8 +293,27 @@ class Store(Protocol):
         """Counts per step, from an index, fast on a run of 100,000 units."""
         ...
 
+    def spent(self, run_id: str) -> Spent:
+        """What the run used so far; reads every attempt's row once."""
+        ...
+
     def events(self, run_id: str, after: int = 0, limit: int | None = None) -> list[EventRow]:
-        """Events with a greater id, in order."""
+        """Events with a greater id, in order. Ids count from 1 in each run."""
+        ...
+
+    def delete_run(self, run_id: str) -> None:
+        """Remove an ended run: rows, events and spool. Refused (`run-not-ended`) on one that may still go on.
+
+        Artifact files stay for `sweep_artifacts`, since runs share them; logs are the caller's.
+        """
+        ...
+
+    def referenced_artifacts(self) -> frozenset[str]:
+        """Hashes of the artifacts that lie in files and are named by a step."""
+        ...
+
+    def sweep_artifacts(self) -> int:
+        """Remove artifact files that no step names and that are over an hour old; return how many."""
         ...
 
     def close(self) -> None:

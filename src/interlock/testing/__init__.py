@@ -1,1 +1,1 @@
-"""Fakes and builders, shipped, imported by tests and the self-test only."""
+"""Clocks, executors, builders and crash proofs: shipped, used by tests and `interlock selftest` only."""

@@ -1,0 +1,43 @@
+"""The Python API behind `import interlock`: run a workflow, check one, or open a project for more.
+
+What these raise is InterlockError and its children (see `interlock.errors`); each has `code`, `message`, `hint`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from interlock.app import App, open_project
+from interlock.errors import Diagnostic, InterlockError
+from interlock.run.params import ParamsInput
+from interlock.run.result import Result
+
+__all__ = ["App", "Diagnostic", "InterlockError", "Result", "lint", "open", "run"]
+
+open = open_project  # noqa: A001 - `interlock.open(project)` is what a caller writes
+
+
+def run(
+    path: str | Path,
+    params: Mapping[str, Any] | None = None,
+    *,
+    project: str | Path | None = None,
+    key: str | None = None,
+    timeout_s: float | None = None,
+) -> Result:
+    """Start a run of the workflow file at `path` and drive it to its end, or to where a person must act.
+
+    `params` are JSON values by name. With `key`, the unfinished run of that key, workflow and parameters is
+    continued, and a finished one only reported. After `timeout_s` seconds the run is interrupted and can go on
+    later. Raises WorkflowError with all diagnostics, UsageError for wrong parameters, StoreError.
+    """
+    with open_project(project) as app:
+        return app.run_file(Path(path), ParamsInput(values=params), key=key, timeout_s=timeout_s)
+
+
+def lint(*paths: str | Path, project: str | Path | None = None) -> list[Diagnostic]:
+    """Check workflow files, and those below folders; save nothing. Returns errors and warnings, sorted by place."""
+    with open_project(project) as app:
+        return app.lint([Path(path) for path in paths])

@@ -1,0 +1,392 @@
+"""The composition root: settings in, a wired App out; the only file that names concrete classes.
+
+`App` is the Python API (`interlock.open`) and all that the command line is built on. Every verb raises
+InterlockError with a next step; none prints.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import msgspec
+
+from interlock.decide import reopen
+from interlock.decide.preview import StepPlan, preview
+from interlock.decide.requests import raises as raise_events
+from interlock.decide.schedule import Now
+from interlock.dispatch.identity import alive, identify, pid_namespace
+from interlock.dispatch.leftovers import end_leftovers
+from interlock.dispatch.log import RunLog
+from interlock.dispatch.markers import VARIABLE, Marker
+from interlock.dispatch.secrets import EnvResolver
+from interlock.errors import Diagnostic, InterlockError, LeaseHeldError, UsageError, WorkflowError
+from interlock.model import canon
+from interlock.model import events as ev
+from interlock.model.plan import Plan, PythonFunction
+from interlock.model.run import Lease, RunInfo, Snapshot
+from interlock.model.states import RunState
+from interlock.plan.config import Config
+from interlock.plan.freeze import freeze, thaw
+from interlock.run.birth import new_run, new_run_id
+from interlock.run.clock import SystemClock
+from interlock.run.configuration import require_config
+from interlock.run.doctor import Check, check_host
+from interlock.run.drive import World, drive
+from interlock.run.executor import Executor
+from interlock.run.gc import GcReport, collect
+from interlock.run.jobs import module_hash
+from interlock.run.lease import Host, claimable, fresh
+from interlock.run.load import restore, run_info
+from interlock.run.local import LocalExecutor
+from interlock.run.loop import Observer, Opening
+from interlock.run.params import NO_PARAMS, ParamsInput, read_params
+from interlock.run.project import ProjectPaths, find_project, open_state, project_at
+from interlock.run.result import Result, result_of
+from interlock.run.signals import interrupting
+from interlock.store.base import RequestKind, Store
+from interlock.store.sqlite import SqliteStore
+
+CommitHook = Callable[[str], None]
+_ANSWER_S = 30.0
+_POLL_S = 0.1
+
+
+class Preview(msgspec.Struct, frozen=True, kw_only=True):
+    """What `plan` shows: the plan's hash and, step by step, what would run, be reused or asked."""
+
+    plan_hash: str
+    steps: tuple[StepPlan, ...]
+
+
+class App:
+    """One project: its configuration and journal, and the verbs on its runs."""
+
+    def __init__(self, project: ProjectPaths, config: Config, *, on_commit: CommitHook | None = None) -> None:
+        self.project = project
+        self.config = config
+        self._on_commit = on_commit
+        self._clock = SystemClock()
+        self._reader: Store | None = None
+        self._writer: Store | None = None
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Close the journal."""
+        self.close()
+
+    # reading
+
+    @property
+    def store(self) -> Store:
+        """The journal, for reading; an empty one where there is none yet. Raises StoreError when it can't be read."""
+        if self._writer is not None:
+            return self._writer
+        if self._reader is None and self.project.journal.exists():
+            self._reader = SqliteStore.open(self.project.journal, read_only=True)
+        return self._reader or SqliteStore.in_memory(self.project.state_dir)
+
+    def close(self) -> None:
+        """Close the journal. Idempotent."""
+        for store in (self._reader, self._writer):
+            if store is not None:
+                store.close()
+        self._reader = self._writer = None
+
+    def find(self, text: str) -> str:
+        """Return the full id of the run that `text` names: an id, a unique beginning of one, or `last`."""
+        if text == "last":
+            newest = self.store.runs(limit=1)
+            if not newest:
+                raise UsageError("no-runs", "there are no runs in this project yet", "start one: interlock run FILE")
+            return newest[0].id
+        found = self.store.match(text)
+        if text in found or len(found) == 1:
+            return text if text in found else found[0]
+        if found:
+            raise UsageError("ambiguous-run", f"'{text}' fits several runs: {', '.join(found)}", "give more of the id")
+        raise UsageError("run-not-found", f"no run '{text}' in {self.project.root}", "see them: interlock list")
+
+    def driven(self, run_id: str) -> bool:
+        """Tell whether a live driver holds the run."""
+        lease = self.store.read_lease(run_id)
+        return lease is not None and not claimable(lease, self._host(), self._clock, alive)
+
+    def lint(self, paths: Sequence[Path]) -> list[Diagnostic]:
+        """Compile and resolve workflow files, and those below folders; save nothing. Errors and warnings by place."""
+        from interlock.run.compiling import load_workflow, workflow_files  # noqa: PLC0415 - heavy: YAML, CommonMark
+
+        found: list[Diagnostic] = []
+        for path in workflow_files(paths):
+            found.extend(load_workflow(path, self.project, self.config)[1])
+        return sorted(found)
+
+    def preview(self, target: str | Path, params: ParamsInput = NO_PARAMS) -> Preview:
+        """Say what starting the workflow file, or going on with the run, would do."""
+        path = Path(target)
+        if path.suffix == ".md" or path.is_file():
+            plan = self._compile(path, None)
+            _, plan_hash = freeze(plan)
+            info = RunInfo(id="preview", params=self._params(plan, params)[0])
+            return Preview(plan_hash=plan_hash, steps=preview(Snapshot(plan, info)))
+        run_id = self.find(str(target))
+        snap, plan_hash = self.snapshot(run_id)
+        return Preview(plan_hash=plan_hash, steps=preview(snap))
+
+    def snapshot(self, run_id: str) -> tuple[Snapshot, str]:
+        """Return the run as its driver would see it, and its plan's hash. Raises PlanError."""
+        loaded = self.store.load(run_id)
+        plan = thaw(loaded.plan_json, loaded.run.plan_hash, run_id)
+        snap, _ = restore(plan, loaded, self.store.units(run_id))
+        return snap, loaded.run.plan_hash
+
+    def doctor(self) -> list[Check]:
+        """Examine host and project."""
+        return check_host(self.project.root, self.project.state_dir)
+
+    # driving
+
+    def run_file(
+        self,
+        path: Path,
+        params: ParamsInput = NO_PARAMS,
+        *,
+        key: str | None = None,
+        if_running: Literal["fail", "skip"] | None = None,
+        timeout_s: float | None = None,
+        on_event: Observer | None = None,
+        on_warning: Callable[[Diagnostic], None] | None = None,
+    ) -> Result:
+        """Start a new run of a workflow file and drive it to where it can go; with `key`, continue that key's run."""
+        plan = self._compile(path, on_warning)
+        _, params_json = self._params(plan, params)
+        store = self._open()
+        if not plan.project.id:
+            # the project got its id just now; a plan without one would never equal the next run's
+            plan = self._compile(path, None)
+        running = self._running(plan.source) if if_running else None
+        if running is not None:
+            return self._not_twice(running, if_running)
+        run_id = new_run_id(self._clock.wall_ms())
+        lease = fresh(run_id, 1, self._host(), self._clock)
+        created = store.create_run(new_run(plan, run_id, params_json, self._clock.wall_ms(), key), lease)
+        if created != run_id:
+            return self._keyed(created, timeout_s, on_event)
+        return self._drive(run_id, [_notices], timeout_s, on_event, lease=lease)
+
+    def run_id(
+        self, run_id: str, *, wait: bool = False, timeout_s: float | None = None, on_event: Observer | None = None
+    ) -> Result:
+        """Continue a run: what never completed is dispatched, what was unavailable is asked again."""
+        result = self._drive(run_id, [_go_on], timeout_s, on_event)
+        while wait and result.state == RunState.WAITING:
+            due = self.store.run(run_id).wait_until
+            time.sleep(max(0.0, ((due or 0) - self._clock.wall_ms()) / 1000))
+            result = self._drive(run_id, [_go_on], timeout_s, on_event)
+        return result
+
+    def resume(
+        self,
+        run_id: str,
+        *,
+        raises: Mapping[str, float] = {},
+        accept_changes: bool = False,
+        timeout_s: float | None = None,
+        on_event: Observer | None = None,
+    ) -> Result:
+        """Reopen a failed, abandoned or rejected run and drive on, with raised ceilings and accepted changes."""
+        state = RunState(self.store.run(run_id).state)
+        if state is RunState.COMPLETED:
+            raise UsageError(
+                "run-completed", f"run {run_id} is completed", f"see what it made: interlock status {run_id}"
+            )
+        openings: list[Opening] = [lambda _snap, now: raise_events(dict(raises), now)]
+        if accept_changes:
+            openings.append(_accept)
+        openings.append(reopen.reopen)
+        return self._drive(run_id, openings, timeout_s, on_event)
+
+    def abandon(self, run_id: str) -> Result:
+        """End a run for good (but for `resume`): its driver ends the work, or this call does if nobody drives."""
+        row = self.store.run(run_id)
+        if row.state in (RunState.COMPLETED, RunState.ABANDONED):
+            raise UsageError("run-ended", f"run {run_id} is {row.state}", "there is nothing to stop")
+        return self._ask(run_id, "abandon", {})
+
+    def resolve(self, run_id: str, unit_id: str, *, done: bool, result_json: str | None = None) -> Result:
+        """Answer for a unit whose outside effect is unknown: done (with its result), or to be run again."""
+        payload: dict[str, Any] = {"unit": unit_id, "done": done}
+        if result_json is not None:
+            try:
+                payload["result"] = canon.loads(result_json)
+            except canon.NotJsonError as error:
+                raise UsageError(
+                    "result-not-json", f"--result is not JSON: {error}", "quote it: --result '\"text\"'"
+                ) from error
+        return self._ask(run_id, "resolve", payload)
+
+    def gc(self, *, older_than_ms: int, dry_run: bool = False) -> GcReport:
+        """Remove runs that ended longer ago than that, with their logs, and artifacts nothing refers to."""
+        return collect(self._open(), self.project, self._clock.wall_ms() - older_than_ms, dry_run=dry_run)
+
+    # below the verbs
+
+    def _open(self) -> Store:
+        if self._writer is None:
+            open_state(self.project)
+            self._writer = SqliteStore.open(self.project.journal, on_commit=self._on_commit)
+        return self._writer
+
+    def _compile(self, path: Path, on_warning: Callable[[Diagnostic], None] | None) -> Plan:
+        from interlock.run.compiling import load_workflow  # noqa: PLC0415 - heavy: YAML, CommonMark
+
+        plan, diagnostics = load_workflow(path, self.project, self.config)
+        if plan is None:
+            raise WorkflowError(diagnostics)
+        if on_warning is not None:
+            for diagnostic in diagnostics:
+                on_warning(diagnostic)
+        return plan
+
+    def _params(self, plan: Plan, given: ParamsInput) -> tuple[dict[str, Any], bytes]:
+        from interlock.plan.params import coerce_params  # noqa: PLC0415 - heavy: YAML
+
+        values = coerce_params(plan.params, given.cli, read_params(given.file, plan.params), given.values)
+        return values, canon.dumps(values)
+
+    def _running(self, workflow: str) -> str | None:
+        for row in self.store.runs(workflow=workflow, state=RunState.ACTIVE):
+            if self.driven(row.id):
+                return row.id
+        return None
+
+    def _not_twice(self, run_id: str, if_running: str | None) -> Result:
+        if if_running == "skip":
+            info = run_info(self.store.run(run_id))
+            return msgspec.structs.replace(result_of(info), exit_code=0, detail=f"skipped: run {run_id} is under way")
+        raise LeaseHeldError(
+            "already-running",
+            f"run {run_id} of this workflow is under way",
+            f"watch it: interlock events {run_id} --follow",
+        )
+
+    def _keyed(self, run_id: str, timeout_s: float | None, on_event: Observer | None) -> Result:
+        info = run_info(self.store.run(run_id))
+        if info.state in (RunState.COMPLETED, RunState.FAILED, RunState.ABANDONED):
+            return result_of(info)
+        return self.run_id(run_id, timeout_s=timeout_s, on_event=on_event)
+
+    def _drive(
+        self,
+        run_id: str,
+        openings: Sequence[Opening],
+        timeout_s: float | None,
+        on_event: Observer | None,
+        *,
+        lease: Lease | None = None,
+        settle_only: bool = False,
+    ) -> Result:
+        driven = drive(
+            self._world(),
+            run_id,
+            openings,
+            observe=on_event or _ignore,
+            lease=lease,
+            timeout_ms=None if timeout_s is None else int(timeout_s * 1000),
+            settle_only=settle_only,
+        )
+        return result_of(driven.snap.run, driven.stop)
+
+    def _world(self) -> World:
+        return World(
+            store=self._open(),
+            clock=self._clock,
+            host=self._host(),
+            alive=alive,
+            end_leftovers=end_leftovers,
+            executor=self._executor,
+            map_concurrency=min(16, max(4, 2 * len(os.sched_getaffinity(0)))),
+            guard=interrupting,
+        )
+
+    def _executor(self, plan: Plan, lease: Lease) -> Executor:
+        values = msgspec.json.decode(self._open().run(lease.run_id).params_json)
+        secret = {param.name: str(values[param.name]) for param in plan.params if param.secret and param.name in values}
+        resolver = EnvResolver(plan.env_groups, plan.project.root, extra=secret)
+        marker = Marker(lease.run_id, lease.holder, lease.term, os.environ.get(VARIABLE, ""))
+        return LocalExecutor(
+            python=plan.python,
+            python_path=plan.python_path,
+            env_for=lambda job: resolver.resolve(job.env),
+            marker=marker,
+            log=RunLog(self.project.logs / f"{lease.run_id}.log"),
+            scratch=self.project.state_dir / "tmp",
+        )
+
+    def _host(self) -> Host:
+        process = identify(os.getpid())
+        if process is None:
+            raise InterlockError("no-identity", "this process cannot be told from others here", "see interlock doctor")
+        return Host(process, pid_namespace(), socket.gethostname())
+
+    def _ask(self, run_id: str, kind: RequestKind, payload: dict[str, Any]) -> Result:
+        """Append a request; a live driver applies it within a second, else this process does."""
+        store = self._open()
+        request = store.request(run_id, kind, json.dumps(payload).encode(), _user(), self._clock.wall_ms())
+        deadline = time.monotonic() + _ANSWER_S
+        while True:
+            try:
+                self._drive(run_id, [], None, None, settle_only=True)
+            except LeaseHeldError:
+                time.sleep(_POLL_S)
+            outcome = next(row.outcome for row in store.requests(run_id, open_only=False) if row.id == request)
+            if outcome == "applied":
+                return result_of(run_info(store.run(run_id)))
+            if outcome is not None:
+                raise UsageError("request-refused", outcome, f"see its units: interlock units {run_id}")
+            if time.monotonic() >= deadline:
+                raise LeaseHeldError(
+                    "request-pending",
+                    f"the driver of run {run_id} has not acted on it yet; it stays asked for",
+                    f"look again: interlock status {run_id}",
+                )
+
+
+def _go_on(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
+    return reopen.go_on(snap, now)
+
+
+def _notices(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
+    return [ev.Notice(at=now.at, code=f"plan:{n}", text=text) for n, text in enumerate(snap.plan.notices)]
+
+
+def _accept(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
+    """Take the modules as they are now."""
+    files = [step.target.file for step in snap.plan.steps if isinstance(step.target, PythonFunction)]
+    hashes = {file: module_hash(file) for file in files if Path(file).is_file()}
+    return [ev.ModulesAccepted(at=now.at, hashes=hashes)] if hashes else []
+
+
+def _ignore(_events: Sequence[ev.Event], _snap: Snapshot) -> None:
+    """Nobody watches."""
+
+
+def _user() -> str:
+    return os.environ.get("USER") or str(os.getuid())
+
+
+def open_project(project: str | Path | None = None) -> App:
+    """Open the project whose root is `project`, else the one at or above the current folder.
+
+    Raises ConfigError with all faults of `interlock.toml`, and UsageError when the folder is not there.
+    """
+    paths = find_project(Path.cwd()) if project is None else project_at(Path(project))
+    return App(paths, require_config(paths))

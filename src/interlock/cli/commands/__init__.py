@@ -1,0 +1,1 @@
+"""One file per command; each holds its click command under the name `command`."""

@@ -1,0 +1,50 @@
+"""`interlock doctor`: what this host and project allow."""
+
+from __future__ import annotations
+
+import click
+
+from interlock.app import App
+from interlock.cli.marks import mark
+from interlock.cli.options import example, json_option
+from interlock.cli.output import say, style, write_json_list
+from interlock.cli.session import Session
+from interlock.cli.text import count, safe
+from interlock.errors import StoreError
+from interlock.model.states import RunState
+from interlock.run.doctor import Check
+
+
+@click.command(epilog=example("interlock doctor"))
+@json_option("Print a JSON list of checks.")
+@click.pass_obj
+def command(session: Session, *, as_json: bool) -> int:
+    """Check this host and project; exits 1 if something that interlock promises does not hold here."""
+    checks = [*session.app.doctor(), _journal(session.app)]
+    if as_json:
+        write_json_list(
+            {"name": check.name, "ok": check.ok, "detail": check.detail, "hint": check.hint} for check in checks
+        )
+    else:
+        width = max(len(check.name) for check in checks)
+        for check in checks:
+            sign = mark("completed" if check.ok else "failed")
+            say(f"{style(sign.sign, fg=sign.colour)} {check.name:<{width}}  {safe(check.detail)}")
+            if check.hint:
+                say(f"  {'':<{width}}  hint: {safe(check.hint)}")
+    return 0 if all(check.ok for check in checks) else 1
+
+
+def _journal(app: App) -> Check:
+    """Whether the journal can be read, and who drives its runs."""
+    if not app.project.journal.exists():
+        return Check(name="journal", ok=True, detail="none yet")
+    try:
+        active = [run.id for run in app.store.runs(state=RunState.ACTIVE)]
+        driven = [run_id for run_id in active if app.driven(run_id)]
+    except StoreError as error:
+        return Check(name="journal", ok=False, detail=error.message, hint=error.hint)
+    left = [run_id for run_id in active if run_id not in driven]
+    hint = f"continue it with `interlock run {left[0]}`" if left else ""
+    detail = f"readable; {count(len(driven), 'run')} driven now, {count(len(left), 'active run')} without a driver"
+    return Check(name="journal", ok=True, detail=detail, hint=hint)

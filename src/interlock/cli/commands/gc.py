@@ -1,0 +1,41 @@
+"""`interlock gc`: remove old runs, and what nothing refers to."""
+
+from __future__ import annotations
+
+import click
+
+from interlock.cli.options import Duration, example, json_option
+from interlock.cli.output import say, write_json
+from interlock.cli.session import Session
+from interlock.cli.text import count, safe
+from interlock.run.gc import GcReport
+from interlock.views.values import SCHEMA
+
+
+@click.command(epilog=example("interlock gc --older-than 30d --dry-run", "interlock gc --older-than 90d"))
+@click.option(
+    "--older-than",
+    type=Duration(),
+    default="30d",
+    show_default=True,
+    metavar="TIME",
+    help="Runs that ended longer ago than this.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@json_option()
+@click.pass_obj
+def command(session: Session, older_than: int, *, dry_run: bool, as_json: bool) -> None:
+    """Remove runs that ended long ago, with their logs, and artifacts that no run refers to.
+
+    A run that can still go on by itself (active, waiting, blocked) is never removed.
+    """
+    app = session.app
+    there = app.project.journal.exists()
+    report = app.gc(older_than_ms=older_than, dry_run=dry_run) if there else GcReport(runs=(), artifacts=0)
+    if as_json:
+        write_json({"schema": SCHEMA, "runs": report.runs, "artifacts": report.artifacts})
+        return
+    verb = "would remove" if dry_run else "removed"
+    for run in report.runs:
+        say(f"{verb} run {safe(run)}")
+    say(f"{verb} {count(len(report.runs), 'run')} and {count(report.artifacts, 'artifact')}")

@@ -1,0 +1,42 @@
+"""`interlock lint`: check workflow files, and folders of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from interlock.cli.options import example, json_option
+from interlock.cli.output import note, say, write_json_list
+from interlock.cli.session import Session
+from interlock.cli.text import count
+from interlock.errors import Diagnostic
+from interlock.plan.diagnose import render
+
+
+@click.command(epilog=example("interlock lint review.md", "interlock lint workflows/ --json"))
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE|DIR...")
+@json_option("Print a JSON list of findings.")
+@click.pass_obj
+def command(session: Session, paths: Sequence[Path], *, as_json: bool) -> int:
+    """Check workflow files with the parser that `run` uses; exits 2 if there are errors.
+
+    A folder stands for the workflows in it: its Markdown files with `steps:` in their front matter.
+    """
+    found = session.app.lint(paths)
+    errors = sum(1 for diagnostic in found if diagnostic.severity == "error")
+    if as_json:
+        write_json_list(_view(diagnostic) for diagnostic in found)
+        return 2 if errors else 0
+    for diagnostic in found:
+        say(render(diagnostic) + "\n")
+    warnings = len(found) - errors
+    note(f"{count(errors, 'error')}, {count(warnings, 'warning')}" if found else "no faults found")
+    return 2 if errors else 0
+
+
+def _view(found: Diagnostic) -> dict[str, Any]:
+    names = ("file", "line", "column", "severity", "code", "message", "hint")
+    return {name: getattr(found, name) for name in names}

@@ -1,0 +1,56 @@
+"""`interlock list`: the project's runs, newest first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from interlock.app import App
+from interlock.cli.census_text import ending
+from interlock.cli.marks import mark
+from interlock.cli.options import example, json_option
+from interlock.cli.output import say, table, write_json_list
+from interlock.cli.reading import facts_of
+from interlock.cli.session import Session
+from interlock.cli.text import ago, duration, safe
+from interlock.model.states import RunState
+from interlock.store.base import RunRow
+from interlock.views.runs import run_view
+
+
+@click.command(epilog=example("interlock list", "interlock list --state blocked --json"))
+@click.option("--state", type=click.Choice([state.value for state in RunState]), help="Only runs in this state.")
+@click.option("--workflow", metavar="FILE", help="Only runs of this workflow, as `list` shows it.")
+@click.option("-n", "--limit", type=click.IntRange(min=1), metavar="N", help="At most so many.")
+@json_option("Print a JSON list of run objects.")
+@click.pass_obj
+def command(session: Session, state: str | None, workflow: str | None, limit: int | None, *, as_json: bool) -> None:
+    """List runs, newest first."""
+    app = session.app
+    rows = app.store.runs(limit=limit, state=state, workflow=workflow) if app.project.journal.exists() else []
+    if as_json:
+        write_json_list(_views(app, rows))
+    elif rows:
+        table(
+            ("RUN", "STATE", "STARTED", "DRIVEN", "WORKFLOW"), _lines(rows), (max(len(r.id) for r in rows), 28, 20, 12)
+        )
+    else:
+        say("no runs" + ("" if state or workflow else "; start one with `interlock run FILE`"))
+
+
+def _views(app: App, rows: Sequence[RunRow]) -> Iterator[dict[str, Any]]:
+    if not rows:
+        return
+    facts = facts_of(app.store)
+    for row in rows:
+        yield run_view(row, app.store.read_lease(row.id), facts(row.id, row.plan_hash))
+
+
+def _lines(rows: Sequence[RunRow]) -> Iterator[Sequence[str]]:
+    now_ms = int(time.time() * 1000)
+    for row in rows:
+        state = f"{mark(row.state).sign} {ending(row.state, row.outcome, row.reason)}"
+        yield row.id, state, ago(row.created_at, now_ms), duration(row.driven_ms), safe(row.workflow)

@@ -1,0 +1,30 @@
+"""`interlock new`: write a starter workflow that lints and runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from interlock.cli.options import example
+from interlock.cli.output import say
+from interlock.errors import UsageError
+
+_STARTER = Path(__file__).with_name("starter.md")
+
+
+@click.command(epilog=example("interlock new", "interlock new workflows/review.md"))
+@click.argument("path", type=click.Path(path_type=Path), default=Path("workflow.md"), metavar="[FILE]")
+def command(path: Path) -> None:
+    """Write a starter workflow; an existing file is left alone.
+
+    It shows a command, a map over its output, a gate and a route, and runs as it is.
+    """
+    path = path if path.suffix else path.with_suffix(".md")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(_STARTER.read_text(encoding="utf-8"))
+    except FileExistsError as error:
+        raise UsageError("file-exists", f"{path} exists", "give another name: interlock new FILE") from error
+    say(f"wrote {path}\nnext: interlock run {path} -p greeting=Hello")

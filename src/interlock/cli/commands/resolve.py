@@ -1,0 +1,46 @@
+"""`interlock resolve`: answer for a unit whose effect is unknown."""
+
+from __future__ import annotations
+
+import click
+
+from interlock.cli.options import example, run_argument
+from interlock.cli.output import say
+from interlock.cli.session import Session
+from interlock.cli.text import safe
+from interlock.errors import UsageError
+from interlock.model.canon import NotJsonError, loads
+
+
+@click.command(
+    epilog=example(
+        "interlock resolve 01JD deploy:solo --done",
+        """interlock resolve 01JD deploy:solo --done --result '{"ok": true}'""",
+        "interlock resolve 01JD deploy:solo --rerun",
+    )
+)
+@run_argument()
+@click.argument("unit", metavar="UNIT")
+@click.option("--done", is_flag=True, help="The effect took place; the unit is completed.")
+@click.option("--result", metavar="JSON", help="With --done: the unit's result.")
+@click.option("--rerun", is_flag=True, help="The effect did not take place; the unit may run again.")
+@click.pass_obj
+def command(session: Session, run: str, unit: str, *, done: bool, result: str | None, rerun: bool) -> None:
+    """Answer for a unit whose effect is unknown: it was done, or it may run again."""
+    if done == rerun:
+        raise UsageError("done-or-rerun", "say either --done or --rerun", "see `interlock resolve --help`")
+    if result is not None and rerun:
+        raise UsageError("result-without-done", "--result goes with --done", "leave one of the two out")
+    if result is not None:
+        _check(result)
+    outcome = session.app.resolve(session.find(run), unit, done=done, result_json=result)
+    say(f"unit {safe(unit)}: {safe(outcome.detail) or ('done' if done else 'may run again')}")
+
+
+def _check(result: str) -> None:
+    try:
+        loads(result)
+    except NotJsonError as error:
+        raise UsageError(
+            "invalid-result", f"--result is not JSON: {error}", "quote strings: --result '\"text\"'"
+        ) from error

@@ -1,0 +1,62 @@
+"""`interlock resume`: reopen a failed or abandoned run, or a spent gate, and drive on."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from interlock.cli.driving import drive
+from interlock.cli.options import Assignment, Duration, example, json_option, run_argument
+from interlock.cli.session import Session
+from interlock.errors import UsageError
+
+CEILINGS: Final = ("max_units", "max_tokens", "max_cost_usd", "max_duration")
+
+
+@click.command(
+    epilog=example(
+        "interlock resume last",
+        "interlock resume 01JD --raise max_units=200 --raise max_duration=4h",
+        "interlock resume 01JD --accept-changes",
+    )
+)
+@run_argument()
+@click.option(
+    "--raise",
+    "raises",
+    type=Assignment(),
+    multiple=True,
+    metavar="CEILING=VALUE",
+    help=f"Raise a ceiling of the budget: {', '.join(CEILINGS)}.",
+)
+@click.option("--accept-changes", is_flag=True, help="Go on with Python modules that were changed since the start.")
+@json_option("Print NDJSON: one event a line, the status last.")
+@click.pass_obj
+def command(session: Session, /, run: str, **options: Any) -> int:  # noqa: ANN401 - one value per option above
+    """Reopen a failed or abandoned run, or a spent gate, and drive on.
+
+    What is completed stays; failed and unrun units start a new round.
+    """
+    raises = dict(_ceiling(name, value) for name, value in options["raises"])
+    run_id = session.find(run)
+    app = session.app
+    return drive(
+        app,
+        lambda on_event: app.resume(run_id, raises=raises, accept_changes=options["accept_changes"], on_event=on_event),
+        as_json=options["as_json"],
+    )
+
+
+def _ceiling(name: str, value: str) -> tuple[str, float]:
+    if name == "max_duration":
+        return "max_duration_ms", float(Duration().convert(value, None, None))
+    if name not in CEILINGS:
+        raise UsageError("unknown-ceiling", f"no ceiling '{name}'", f"use one of {', '.join(CEILINGS)}")
+    try:
+        number = float(value)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf") or (name != "max_cost_usd" and not number.is_integer()):
+        raise UsageError("invalid-ceiling", f"{name}={value} is no ceiling", f"write a number, such as {name}=200")
+    return name, number

@@ -1,0 +1,117 @@
+"""`interlock run`: start a workflow, or continue a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import click
+
+from interlock.app import App
+from interlock.cli.driving import drive
+from interlock.cli.options import Duration, RunOrFile, example, json_option, params_options
+from interlock.cli.output import note
+from interlock.cli.session import Session
+from interlock.errors import Diagnostic, UsageError
+from interlock.model.states import RUN_ENDED, RunState
+from interlock.run.loop import Observer
+from interlock.run.params import ParamsInput
+from interlock.run.result import Result
+
+_FILE_ONLY = {"params": "-p", "params_file": "--params-file", "key": "--key", "if_running": "--if-running"}
+
+
+@click.command(
+    epilog=example(
+        "interlock run review.md -p base=main",
+        "interlock run last",
+        "interlock run nightly.md --key 2026-11-30 --if-running skip --json",
+    )
+    + "\n\n\b\nExit codes: 0 done, 1 failed, 2 wrong usage or invalid workflow, 3 a gate rejected a step\n"
+    "or couldn't judge it, 4 waiting for a person, 5 another driver holds the run, 6 done but degraded,\n"
+    "75 try again later, 78 configuration wrong, 130 interrupted (the run can be continued)."
+)
+@click.argument("target", type=RunOrFile(), metavar="FILE|RUN")
+@params_options
+@click.option("--key", metavar="KEY", help="Continue the unfinished run of this key, or give its finished outcome.")
+@click.option(
+    "--if-running", type=click.Choice(["fail", "skip"]), help="What to do while another run of FILE is driven."
+)
+@click.option("--wait", is_flag=True, help="Sleep until a waiting run is due, and go on.")
+@click.option(
+    "--timeout", type=Duration(), metavar="TIME", help="Interrupt the run after this long; it can be continued."
+)
+@json_option("Print NDJSON: one event a line, the status last.")
+@click.pass_obj
+def command(session: Session, /, target: str, **options: Any) -> int:  # noqa: ANN401 - one value per option above
+    """Start a new run of a workflow FILE, or continue the RUN of that id.
+
+    Nothing resumes silently: a FILE always starts a new run unless --key says otherwise.
+    """
+    if not target.strip():
+        raise UsageError(
+            "blank-target", "the workflow or run id is blank", "give a FILE or a RUN; see `interlock list`"
+        )
+    timeout_s = None if options["timeout"] is None else options["timeout"] / 1000
+    path = Path(target)
+    app = session.app
+    if not _is_file(path, target):
+        _refuse_file_options(options)
+        run_id = session.find(target)
+        return drive(
+            app,
+            lambda on_event: app.run_id(run_id, wait=options["wait"], timeout_s=timeout_s, on_event=on_event),
+            as_json=options["as_json"],
+        )
+    if options["key"] is None:
+        _mention_unfinished(app, path)
+    return drive(app, lambda on_event: _run_file(app, path, options, timeout_s, on_event), as_json=options["as_json"])
+
+
+def _is_file(path: Path, text: str) -> bool:
+    return path.suffix == ".md" or "/" in text or path.is_file()
+
+
+def _run_file(app: App, path: Path, options: dict[str, Any], timeout_s: float | None, on_event: Observer) -> Result:
+    params = ParamsInput(cli=list(options["params"]), file=options["params_file"])
+    result = app.run_file(
+        path,
+        params,
+        key=options["key"],
+        if_running=cast("Literal['fail', 'skip'] | None", options["if_running"]),
+        timeout_s=timeout_s,
+        on_event=on_event,
+        on_warning=_warn,
+    )
+    if options["wait"] and result.state == RunState.WAITING:
+        return app.run_id(result.run_id, wait=True, timeout_s=timeout_s, on_event=on_event)
+    return result
+
+
+def _warn(found: Diagnostic) -> None:
+    from interlock.plan.diagnose import render  # noqa: PLC0415 - only a doubtful file needs it
+
+    note(f"{render(found)}\n")
+
+
+def _refuse_file_options(options: dict[str, Any]) -> None:
+    for name, flag in _FILE_ONLY.items():
+        if options[name]:
+            raise UsageError(
+                "option-of-file",
+                f"{flag} goes with a workflow file; a run keeps what it was started with",
+                "leave it out to continue the run, or give the file to start a new one",
+            )
+
+
+def _mention_unfinished(app: App, path: Path) -> None:
+    """Say that a run of the same file has not ended, and how to continue it."""
+    if not app.project.journal.exists():
+        return
+    root = app.project.root
+    real = path.resolve()
+    name = str(real.relative_to(root)) if real.is_relative_to(root) else str(real)
+    for run in app.store.runs(limit=20, workflow=name):
+        if RunState(run.state) not in RUN_ENDED:
+            note(f"note: run {run.id} of this file is {run.state}; continue it with `interlock run {run.id}`")
+            return

@@ -1,0 +1,28 @@
+"""`interlock schema`: the JSON Schema of a workflow's front matter, for editors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from interlock.cli.options import example
+from interlock.cli.output import say
+from interlock.plan.frontmatter import schema_text
+
+
+@click.command(
+    epilog=example("interlock schema --out .interlock/frontmatter.schema.json")
+    + "\n\n\b\nIn the front matter, editors with a YAML language server then take:\n"
+    "  # yaml-language-server: $schema=.interlock/frontmatter.schema.json"
+)
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write it to a file.")
+def command(out: Path | None) -> None:
+    """Print the JSON Schema of a workflow's front matter; editors complete and check with it."""
+    text = schema_text()
+    if out is None:
+        say(text.rstrip("\n"))
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(text, encoding="utf-8")
+    say(f"wrote {out}")

@@ -1,0 +1,76 @@
+"""`interlock units`: a run's units, streamed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import click
+
+from interlock.cli.marks import mark
+from interlock.cli.options import example, json_option, run_argument
+from interlock.cli.output import table, write_json_list
+from interlock.cli.reading import read_effective
+from interlock.cli.session import Session
+from interlock.cli.text import clip, compact, duration, safe
+from interlock.errors import UsageError
+from interlock.model.states import UnitState
+from interlock.store.base import Store, UnitRow
+from interlock.views.units import unit_view
+
+
+@click.command(epilog=example("interlock units last --state failed", "interlock units 01JD --step review --json"))
+@run_argument()
+@click.option("--step", metavar="STEP", help="Only units of this step.")
+@click.option("--state", type=click.Choice([state.value for state in UnitState]), help="Only units in this state.")
+@click.option("--all", "everything", is_flag=True, help="Earlier rounds and loops, gate and probe units too.")
+@json_option("Print a JSON list of units.")
+@click.pass_obj
+def command(
+    session: Session, run: str, step: str | None, state: str | None, *, everything: bool, as_json: bool
+) -> None:
+    """List the units of a run that count: of each item the last one."""
+    run_id = session.find(run)
+    store = session.app.store
+    ids = [row.id for row in store.steps(run_id)]
+    index = _index(ids, step)
+    rows = (
+        store.units(run_id, step=index, state=state)
+        if everything
+        else read_effective(store, run_id, step=index, state=state)
+    )
+    if as_json:
+        write_json_list(unit_view(row, ids[row.step]) for row in rows)
+    else:
+        table(
+            ("UNIT", "STATE", "TRY", "TOOK", "ITEM", "RESULT OR ERROR"),
+            _lines(rows),
+            (_width(store, run_id, ids), 24, 3, 10, 28),
+        )
+
+
+def _index(ids: list[str], step: str | None) -> int | None:
+    if step is None:
+        return None
+    if step not in ids:
+        from interlock.plan.diagnose import suggest  # noqa: PLC0415 - only a typing slip needs it
+
+        raise UsageError("unknown-step", f"the run has no step '{step}'", suggest(step, ids))
+    return ids.index(step)
+
+
+def _width(store: Store, run_id: str, ids: list[str]) -> int:
+    """Wide enough for the longest unit id, without reading all units."""
+    longest = 8
+    for index, step_id in enumerate(ids):
+        first = next(iter(store.units(run_id, step=index, limit=1)), None)
+        longest = max(longest, len(first.id) if first else len(step_id))
+    return min(longest, 48)
+
+
+def _lines(rows: Iterable[UnitRow]) -> Iterator[Sequence[str]]:
+    for row in rows:
+        state = f"{mark(row.state).sign} {row.state}" + (f" ({row.reason})" if row.reason else "")
+        took = duration(row.ended_at - row.started_at) if row.ended_at and row.started_at else "-"
+        item = "-" if row.item is None else compact(row.item.decode("utf-8", "replace"), 28)
+        said = row.error or (row.result or b"").decode("utf-8", "replace")
+        yield safe(row.id), state, str(row.attempt), took, item, clip(safe(said[:400]), 80)

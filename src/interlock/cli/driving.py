@@ -1,0 +1,83 @@
+"""What `run` and `resume` share: progress while the engine drives, and the summary afterwards."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from interlock.app import App
+from interlock.cli.progress.feed import Feed, Renderer
+from interlock.cli.summary import show_summary
+from interlock.run.loop import Observer
+from interlock.run.result import Result
+from interlock.views.values import SCHEMA
+
+
+def drive(app: App, start: Callable[[Observer], Result], *, as_json: bool) -> int:
+    """Drive through `start` with progress shown, tell how it ended, and return the exit code.
+
+    The exit code is the run's own, whatever becomes of the output.
+    """
+    feed = Feed(_ndjson if as_json else _for_people)
+    try:
+        result = start(feed)
+    finally:
+        feed.close()
+    try:
+        if as_json:
+            _write(_encode(_last_line(app, result)))
+        else:
+            show_summary(app, result)
+            sys.stdout.flush()
+    except BrokenPipeError:
+        from interlock.cli.output import discard_output  # noqa: PLC0415 - a rare end
+
+        discard_output()
+    return result.exit_code
+
+
+def _last_line(app: App, result: Result) -> dict[str, Any]:
+    from interlock.cli.reading import read_status  # noqa: PLC0415 - only after the run, and only for programs
+
+    return {
+        "type": "run_ended",
+        **read_status(app.store, result.run_id),
+        "schema": SCHEMA,
+        "exit_code": result.exit_code,
+    }
+
+
+def _encode(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
+    import msgspec  # noqa: PLC0415 - beside its only use
+
+    return msgspec.json.encode(value) + b"\n"
+
+
+def _ndjson() -> Renderer:
+    from interlock.cli.progress.ndjson import NdjsonRenderer  # noqa: PLC0415 - one renderer a run
+
+    return NdjsonRenderer(_write)
+
+
+def _for_people() -> Renderer:
+    if sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+        from interlock.cli.progress.live import LiveRenderer  # noqa: PLC0415 - rich is slow to import
+
+        return LiveRenderer()
+    from interlock.cli.progress.plain import PlainRenderer  # noqa: PLC0415 - one renderer a run
+
+    return PlainRenderer(_write_text)
+
+
+def _write_text(text: str, _tone: str) -> None:
+    _write(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace"))
+
+
+def _write(data: bytes) -> None:
+    """Write past Python's buffer, whose lock a stalled reader would leave held."""
+    descriptor = sys.stdout.fileno()
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]

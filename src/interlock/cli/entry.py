@@ -1,0 +1,18 @@
+"""The program's first lines: `--version` is answered before anything heavy is imported."""
+
+from __future__ import annotations
+
+import sys
+
+from interlock.version import __version__
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    arguments = sys.argv[1:]
+    if arguments and arguments[0] in {"--version", "-V"}:
+        sys.stdout.write(f"interlock {__version__}\n")
+        return
+    from interlock.cli.program import run  # noqa: PLC0415 - click would triple the time of --version
+
+    sys.exit(run(arguments))

@@ -1,0 +1,166 @@
+"""The program: its commands, loaded when called, and the one place where failures become exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from interlock.cli import failures
+from interlock.cli.output import discard_output
+from interlock.cli.session import Session
+from interlock.errors import InterlockError
+from interlock.version import __version__
+
+COMMANDS: Final[dict[str, str]] = {
+    "run": "Start a workflow, or continue a run.",
+    "resume": "Reopen a failed or abandoned run and drive on.",
+    "status": "Show where a run stands and what to do next.",
+    "list": "List runs, newest first.",
+    "units": "List the units of a run.",
+    "logs": "Show what a run's commands and functions wrote.",
+    "events": "Show a run's history.",
+    "abandon": "End a run for good, but for `resume`.",
+    "resolve": "Answer for a unit whose effect is unknown.",
+    "lint": "Check workflow files.",
+    "plan": "Show what would run, what would be reused and why.",
+    "new": "Write a starter workflow.",
+    "schema": "Print the JSON Schema of a workflow's front matter.",
+    "config": "Show the configuration in force and where it came from.",
+    "doctor": "Check this host and project.",
+    "gc": "Remove old runs and what nothing refers to.",
+    "selftest": "Show that what is promised holds on this host.",
+    "completion": "Print the completion script of a shell.",
+}
+"""Command and summary, in the order of help. Each stands in `commands/<name>.py` under its own name."""
+
+
+class LazyGroup(click.Group):
+    """Imports a command's file when the command is called; help needs none of them."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """Name the commands in the order of help."""
+        return list(COMMANDS)
+
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"interlock.cli.commands.{cmd_name}")
+        command: click.Command = module.command
+        command.name = cmd_name
+        command.help = command.help or COMMANDS[cmd_name]
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or suggest one that is spelled nearly so."""
+        if args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            from interlock.plan.diagnose import did_you_mean  # noqa: PLC0415 - only a typing slip needs it
+
+            near = did_you_mean(args[0], COMMANDS)
+            raise click.UsageError(f"no command '{args[0]}'" + (f"; {near}" if near else ""), ctx)
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; a reader that left early has seen what it wanted."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            discard_output()
+            return 0
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="\b\nExample:\n  interlock new hello.md\n  interlock run hello.md\n  interlock status last\n\n"
+    "A run is named by its id, the beginning of it, or `last`. Completion for your shell: "
+    "`interlock completion --help`.",
+)
+@click.option(
+    "--project",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Work in this project instead of the one around the current folder.",
+)
+@click.version_option(__version__, "-V", "--version", message="interlock %(version)s")
+@click.pass_obj
+def cli(session: Session, project: Path | None) -> None:
+    """Run durable workflows from Markdown files; nothing finished is lost or done twice."""
+    session.project = project
+
+
+def run(arguments: Sequence[str], session: Session | None = None) -> int:
+    """Run the command line and return its exit code; whatever goes wrong is told in words."""
+    _open_streams()
+    _tolerate_any_text()
+    session = session or Session()
+    try:
+        return _flushed(_invoke(list(arguments) or ["--help"], session))
+    except KeyboardInterrupt:
+        return failures.INTERRUPTED
+    finally:
+        session.close()
+
+
+def _invoke(arguments: list[str], session: Session) -> int:
+    try:
+        returned: Any = cli.main(arguments, prog_name="interlock", standalone_mode=False, obj=session)
+        return returned if isinstance(returned, int) else 0
+    except InterlockError as error:
+        return failures.explain(error)
+    except click.Abort:
+        return failures.INTERRUPTED
+    except click.ClickException as error:
+        return failures.explain_usage(error)
+    except OSError as error:
+        return failures.explain_os(error)
+    except Exception as error:  # noqa: BLE001 - the last resort of the program: told, kept in a file, exit 1
+        return failures.explain_bug(error, session.project)
+
+
+def _flushed(code: int) -> int:
+    """Flush standard output while failures can still be told."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        discard_output()
+    except OSError as error:
+        discard_output()
+        return code or failures.explain_os(error)
+    return code
+
+
+def _open_streams() -> None:
+    """Put nothing in the place of a standard stream that was closed at the start.
+
+    Else the next file to be opened would get its number, and what is meant for a reader would be written into it.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - open as long as the program
+
+
+def _tolerate_any_text() -> None:
+    """Never fail for a character that the terminal's encoding lacks."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")

@@ -1,0 +1,124 @@
+"""Gathering a run's rows from the store for the views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from typing import Final
+
+from interlock.store.base import Store, UnitRow
+from interlock.views.advice import UNKNOWN, needs_answer
+from interlock.views.events import Name
+from interlock.views.facts import PlanFacts, plan_facts
+from interlock.views.status import RunRows, status_view
+from interlock.views.units import effective
+
+_PREVIEW_CHARACTERS: Final = 200
+_PREVIEW_FROM_BYTES: Final = 16 * 1024 * 1024
+"""An artifact above this is named, not read: `status` answers at once."""
+
+
+def read_run(store: Store, run_id: str) -> RunRows:
+    """Read what `status` is made of."""
+    row = store.run(run_id)
+    return RunRows(
+        run=row,
+        lease=store.read_lease(run_id),
+        facts=plan_facts(store.plan(run_id)[1]),
+        steps=store.steps(run_id),
+        census=store.census(run_id),
+        spent=store.spent(run_id),
+    )
+
+
+def read_previews(store: Store, rows: RunRows) -> dict[int, str]:
+    """Read how artifacts begin that lie in files."""
+    previews: dict[int, str] = {}
+    for step in rows.steps:
+        if step.artifact is None and step.artifact_size is not None and step.artifact_size < _PREVIEW_FROM_BYTES:
+            artifact = store.artifact(rows.run.id, step.step) or b""
+            previews[step.step] = artifact[: _PREVIEW_CHARACTERS * 4].decode("utf-8", "ignore")[:_PREVIEW_CHARACTERS]
+    return previews
+
+
+def read_status(store: Store, run_id: str) -> dict[str, object]:
+    """The status object of a run."""
+    rows = read_run(store, run_id)
+    return status_view(rows, read_previews(store, rows))
+
+
+def read_unknown(store: Store, rows: RunRows, most: int = 5) -> list[str]:
+    """Ids of units that a person must answer for."""
+    found: list[str] = []
+    for step in needs_answer(rows.steps):
+        found += [unit.id for unit in store.units(rows.run.id, step=step, state=UNKNOWN, limit=most)]
+    return found[:most]
+
+
+def read_failures(store: Store, run_id: str, most: int) -> list[UnitRow]:
+    """The first failed units that count."""
+    found: list[UnitRow] = []
+    for unit in read_effective(store, run_id, state="failed"):
+        found.append(unit)
+        if len(found) == most:
+            break
+    return found
+
+
+def read_effective(
+    store: Store, run_id: str, *, step: int | None = None, state: str | None = None
+) -> Iterator[UnitRow]:
+    """Stream the work units that count, of one step or all, in one state or any."""
+    for row in store.steps(run_id):
+        if step is not None and row.step != step:
+            continue
+        # of a step that was done once every row counts, so the store may choose by state
+        chosen = state if row.round == 1 and row.loop == 1 else None
+        units = effective([row], partial(_units_of, store, run_id, chosen))
+        yield from (unit for unit in units if state is None or unit.state == state)
+
+
+def _units_of(store: Store, run_id: str, state: str | None, step: int) -> Iterator[UnitRow]:
+    return store.units(run_id, step=step, state=state)
+
+
+def namer(store: Store, run_id: str) -> Name:
+    """A function from step index and unit ordinal to their ids; units are read a step at a time, once."""
+    ids = [row.id for row in store.steps(run_id)]
+
+    @lru_cache(maxsize=4)
+    def units(step: int, known: int) -> list[str]:
+        del known
+        return [unit.id for unit in store.units(run_id, step=step)]
+
+    return _Names(ids, units).name
+
+
+class _Names:
+    def __init__(self, steps: list[str], units: Callable[[int, int], list[str]]) -> None:
+        self._steps = steps
+        self._units = units
+        self._born: dict[int, int] = {}
+
+    def name(self, step: int, unit: int | None) -> tuple[str | None, str | None]:
+        step_id = self._steps[step] if step < len(self._steps) else None
+        if unit is None:
+            return step_id, None
+        known = self._units(step, self._born.get(step, 0))
+        if unit >= len(known):
+            # units may have been born since they were read
+            self._born[step] = unit
+            known = self._units(step, unit)
+        return step_id, known[unit] if unit < len(known) else None
+
+
+def facts_of(store: Store) -> Callable[[str, str], PlanFacts]:
+    """A function from run id and plan hash to the plan's facts; runs of one plan share the reading."""
+    known: dict[str, PlanFacts] = {}
+
+    def facts(run_id: str, plan_hash: str) -> PlanFacts:
+        if plan_hash not in known:
+            known[plan_hash] = plan_facts(store.plan(run_id)[1])
+        return known[plan_hash]
+
+    return facts

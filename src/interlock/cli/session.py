@@ -1,0 +1,47 @@
+"""What one invocation shares: the project that was asked for and its App, opened when first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from interlock.errors import UsageError
+
+if TYPE_CHECKING:
+    from interlock.app import App
+
+
+def _open(project: Path | None) -> App:
+    from interlock.app import open_project  # noqa: PLC0415 - help needs no engine
+
+    return open_project(project)
+
+
+class Session:
+    """Opens the App once and closes it at the end."""
+
+    def __init__(self, opener: Callable[[Path | None], App] = _open) -> None:
+        self.project: Path | None = None
+        self._opener = opener
+        self._app: App | None = None
+
+    @property
+    def app(self) -> App:
+        """The engine, opened on first use."""
+        if self._app is None:
+            self._app = self._opener(self.project)
+        return self._app
+
+    def find(self, text: str) -> str:
+        """The full id of the run that `text` names."""
+        if not text.strip():
+            raise UsageError(
+                "blank-id", "the run id is blank", "give an id, its beginning, or `last`; see `interlock list`"
+            )
+        return self.app.find(text.strip())
+
+    def close(self) -> None:
+        """Close what was opened."""
+        if self._app is not None:
+            self._app.close()

@@ -1,0 +1,86 @@
+"""The status of a run as a person reads it: where it stands, why, and what to type next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from interlock.cli.census_text import census_text, ending
+from interlock.cli.marks import mark
+from interlock.cli.output import say, style
+from interlock.cli.text import clip, compact, count, duration, local_time, safe, size
+from interlock.model.run import Lease
+from interlock.model.states import RunState
+from interlock.store.base import RunRow, StepRow
+from interlock.views.status import RunRows
+
+_LABEL_WIDTH = 9
+
+
+def show_status(rows: RunRows, view: Mapping[str, Any], commands: list[str], *, live: bool) -> None:
+    """Write the whole picture."""
+    run = rows.run
+    colour = mark(run.state).colour
+    say(f"{style(run.id, bold=True)}  {safe(run.workflow)}")
+    _field("state", style(ending(run.state, run.outcome, run.reason), fg=colour, bold=True))
+    for line in run.detail.splitlines():
+        _field("", safe(line))
+    _field("started", f"{local_time(run.created_at)}, driven for {duration(run.driven_ms)}")
+    if run.ended_at is not None:
+        _field("ended", local_time(run.ended_at))
+    if run.wait_until is not None and run.state == RunState.WAITING:
+        _field("until", local_time(run.wait_until))
+    _field("driver", _driver(rows.lease, run, live=live))
+    if view["run"]["params"]:
+        _field("params", ", ".join(f"{name}={compact(given)}" for name, given in view["run"]["params"].items()))
+    _field("units", census_text(view["census"]))
+    say()
+    for line in step_lines(rows.steps, view["steps"]):
+        say(line)
+    for command in commands:
+        say(f"\nnext: {style(command, bold=True)}" if command is commands[0] else f"      {command}")
+
+
+def _field(label: str, text: str) -> None:
+    say(f"{label:<{_LABEL_WIDTH}}{text}")
+
+
+def _driver(lease: Lease | None, run: RunRow, *, live: bool) -> str:
+    if lease is None:
+        return "none"
+    who = f"pid {lease.pid} on {safe(lease.host)}, since {local_time(lease.since_ms)}"
+    if lease.released:
+        return "none"
+    if live:
+        return who
+    return f"gone ({who})" if run.state == RunState.ACTIVE else "none"
+
+
+def step_lines(steps: Any, views: list[Mapping[str, Any]]) -> Iterator[str]:  # noqa: ANN401 - rows in order
+    """One line a step, and its feedback below where it didn't pass."""
+    width = max((len(view["id"]) for view in views), default=0)
+    for row, view in zip(steps, views, strict=True):
+        sign = mark(view["state"])
+        reason = f" ({view['reason']})" if view["reason"] else ""
+        head = f"{style(sign.sign, fg=sign.colour)} {view['id']:<{width}}  {view['state']}{reason}"
+        yield f"{head}{_about(row, view)}".rstrip()
+        if view["feedback"] and view["state"] in {"failed", "blocked", "waiting"}:
+            yield from (f"    {safe(line)}" for line in view["feedback"].splitlines())
+
+
+def _about(row: StepRow, view: Mapping[str, Any]) -> str:
+    census = view["census"]
+    parts: list[str] = []
+    if row.route:
+        parts.append("-> " + ", ".join(row.route))
+    if census["units"] > 1:
+        parts.append(f"{count(census['units'], 'unit')}: {census_text(census)}")
+    if row.round > 1:
+        parts.append(f"round {row.round}")
+    if row.loop > 1:
+        parts.append(f"loop {row.loop}")
+    if row.artifact_size is not None and row.artifact is None:
+        parts.append(f"artifact of {size(row.artifact_size)}")
+    elif row.artifact is not None and not row.route:
+        parts.append(clip(compact(view["artifact"]), 50))
+    return "  " + "; ".join(parts) if parts else ""

@@ -1,0 +1,241 @@
+"""next_actions: the table of contents of the engine.
+
+Given what the journal says, what may happen now? A list of events to journal, or of dispatches, or nothing.
+Called until it has nothing more to say; then the loop waits. It never asks which driver, which executor or
+whether the run was resumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Literal
+
+from interlock.decide import gate, probe
+from interlock.decide.reduce import Artifact, Broken, failure_of, reduce_step
+from interlock.decide.route import Ready, choose, readiness
+from interlock.decide.schedule import Now, Room, exhausted, in_backoff, run_room, startable
+from interlock.decide.values import UnresolvedError
+from interlock.decide.work import work_units
+from interlock.model import canon
+from interlock.model import events as ev
+from interlock.model.actions import Action, Dispatch
+from interlock.model.plan import Route
+from interlock.model.plan import Step as PlanStep
+from interlock.model.run import Snapshot, Step
+from interlock.model.states import RunState, StepState, UnitState
+
+
+def next_actions(snap: Snapshot, now: Now) -> list[Action]:
+    """Return what may happen now. Events come alone, dispatches only when no event is due."""
+    if snap.run.state is not RunState.ACTIVE:
+        return []
+    dispatches: list[Action] = []
+    room = run_room(snap)
+    for index in snap.open:
+        step = snap.steps[index]
+        act = _BY_STATE.get(step.state)
+        if act is None:
+            continue
+        actions = act(snap, snap.plan.steps[index], step, now, room)
+        if actions and type(actions[0]) is not Dispatch:
+            return actions
+        dispatches.extend(actions)
+    if dispatches or snap.running:
+        return dispatches
+    return _end_of_run(snap, now)
+
+
+def _pending(snap: Snapshot, spec: PlanStep, step: Step, now: Now, _room: Room) -> list[Action]:
+    if snap.halted is not None:
+        return []
+    ready = readiness(snap, spec)
+    if ready is Ready.NOT_YET:
+        return []
+    if ready is Ready.SKIP:
+        return [ev.StepMoved(at=now.at, step=step.index, state=StepState.SKIPPED, reason="not_chosen")]
+    return _route(snap, spec.route, step, now) if spec.route else _begin(snap, spec, step, now)
+
+
+def _route(snap: Snapshot, route: Route, step: Step, now: Now) -> list[Action]:
+    chosen = choose(snap, route)
+    if isinstance(chosen, Broken):
+        return [_fail(step, now, chosen)]
+    artifact = canon.dumps(chosen)
+    return [
+        ev.StepMoved(
+            at=now.at,
+            step=step.index,
+            state=StepState.COMPLETED,
+            artifact=artifact,
+            artifact_hash=canon.sha256(artifact),
+            route=(chosen,),
+        )
+    ]
+
+
+def _begin(snap: Snapshot, spec: PlanStep, step: Step, now: Now) -> list[Action]:
+    try:
+        units = work_units(snap, spec)
+    except UnresolvedError as error:
+        return [_fail(step, now, Broken("dispatch_error", str(error)))]
+    return [ev.StepStarted(at=now.at, step=step.index, round=step.round, loop=1, units=units)]
+
+
+def _running(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: Room) -> list[Action]:
+    if step.settled:
+        return _promote(snap, spec, step, now)
+    moves: list[Action] = [*probe.answers(snap, spec, step, now.at)]
+    if moves:
+        return moves
+    if snap.halted is not None:
+        return [] if step.running else _stop(snap, step, now, "stopped")
+    if step.ready or step.backoff:
+        return _dispatch(snap, spec, step, now, room)
+    if step.running:
+        return []
+    return _ask_about_unknown(spec, step, now)
+
+
+def _dispatch(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: Room) -> list[Action]:
+    asking = step.ready and step.ready[0].kind != "work"
+    over = None if asking else exhausted(snap, now)
+    if over is not None:
+        return [] if step.running else _stop(snap, step, now, "budget_exceeded", over)
+    return [*startable(spec, step, now, room)]
+
+
+def _stop(snap: Snapshot, step: Step, now: Now, reason: str, detail: str = "") -> list[Action]:
+    """End a step whose remaining units will not run; the failure that caused it is named."""
+    broken = Broken(reason, detail)
+    if step.first_failure is not None and snap.plan.steps[step.index].on_error == "fail":
+        broken = failure_of(step.first_failure)
+    elif not detail and snap.halted is not None:
+        broken = Broken(reason, f"stopped because step '{snap.steps[snap.halted].id}' failed")
+    return [ev.UnitsStopped(at=now.at, step=step.index, reason=reason), _fail(step, now, broken)]
+
+
+def _ask_about_unknown(spec: PlanStep, step: Step, now: Now) -> list[Action]:
+    asked = probe.probes(spec, step) if spec.probe is not None else ()
+    if asked:
+        return [
+            ev.UnitsAdded(
+                at=now.at,
+                step=step.index,
+                kind="probe",
+                round=step.round,
+                loop=step.loop,
+                state=StepState.RUNNING,
+                units=asked,
+            )
+        ]
+    failed = [unit for unit in step.asked if unit.kind == "probe" and unit.state is UnitState.FAILED]
+    units = ", ".join(unit.id for unit in probe.unknown_units(step)[:5])
+    reason = "probe_unavailable" if failed else "effect_unknown"
+    detail = f"it is not known whether these took effect: {units}"
+    if failed:
+        detail += f"; the probe gave no answer: {failed[-1].error}"
+    return [ev.StepMoved(at=now.at, step=step.index, state=StepState.BLOCKED, reason=reason, detail=detail)]
+
+
+def _promote(snap: Snapshot, spec: PlanStep, step: Step, now: Now) -> list[Action]:
+    made = reduce_step(spec, step, snap.plan.limits.max_artifact_bytes)
+    if isinstance(made, Broken):
+        return [_fail(step, now, made)]
+    if spec.gate is None:
+        return [_complete(step, now, made)]
+    if snap.halted is not None:
+        return _stop(snap, step, now, "stopped")
+    asked = gate.questions(spec, step, canon.sha256(made.json or b"null"))
+    if not asked:
+        return [_complete(step, now, made)]
+    return [
+        ev.UnitsAdded(
+            at=now.at,
+            step=step.index,
+            kind="gate",
+            round=step.round,
+            loop=step.loop,
+            state=StepState.GATING,
+            units=asked,
+        )
+    ]
+
+
+def _gating(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: Room) -> list[Action]:
+    judged = gate.judge(step)
+    if judged.verdict == "open":
+        if snap.halted is not None:
+            return [] if step.running else _stop(snap, step, now, "stopped")
+        return [*startable(spec, step, now, room)]
+    if judged.verdict == "pass":
+        made = reduce_step(spec, step, snap.plan.limits.max_artifact_bytes)
+        return [_fail(step, now, made) if isinstance(made, Broken) else _complete(step, now, made)]
+    reason = "gate_rejected" if judged.verdict == "reject" else "check_unavailable"
+    return [ev.StepMoved(at=now.at, step=step.index, state=StepState.BLOCKED, reason=reason, detail=judged.detail)]
+
+
+def _complete(step: Step, now: Now, made: Artifact) -> ev.StepMoved:
+    return ev.StepMoved(
+        at=now.at,
+        step=step.index,
+        state=StepState.COMPLETED,
+        artifact=made.json,
+        artifact_hash=canon.sha256(made.json or b"null"),
+        round=step.round,
+        loop=step.loop,
+    )
+
+
+def _fail(step: Step, now: Now, broken: Broken) -> ev.StepMoved:
+    return ev.StepMoved(
+        at=now.at,
+        step=step.index,
+        state=StepState.FAILED,
+        reason=broken.reason,
+        detail=broken.detail,
+        round=step.round,
+        loop=step.loop,
+    )
+
+
+def _end_of_run(snap: Snapshot, now: Now) -> list[Action]:
+    """Derive the run's state once nothing can move: failed before blocked before waiting, else completed."""
+    states = {step.state for step in snap.steps}
+    if in_backoff(snap):
+        return []
+    if StepState.FAILED in states:
+        return [_end(snap, now, RunState.FAILED, StepState.FAILED, "failed")]
+    if StepState.BLOCKED in states:
+        return [_end(snap, now, RunState.BLOCKED, StepState.BLOCKED, None)]
+    if snap.open:
+        # cannot happen unless a decision above is wrong: say so instead of spinning
+        stuck = ", ".join(snap.steps[index].id for index in snap.open)
+        raise RuntimeError(f"nothing can move, yet these steps are open: {stuck}")
+    return [ev.RunMoved(at=now.at, state=RunState.COMPLETED, outcome=_outcome(snap), driven_ms=now.driven_ms)]
+
+
+def _outcome(snap: Snapshot) -> Literal["ok", "degraded"]:
+    bad = sum(step.counts[UnitState.FAILED] + step.counts[UnitState.NOT_RUN] for step in snap.steps)
+    return "degraded" if bad else "ok"
+
+
+def _end(snap: Snapshot, now: Now, state: RunState, cause: StepState, outcome: Literal["failed"] | None) -> ev.RunMoved:
+    if state is RunState.FAILED and snap.halted is not None:
+        step = snap.steps[snap.halted]
+    else:
+        step = next(step for step in snap.steps if step.state is cause)
+    return ev.RunMoved(
+        at=now.at,
+        state=state,
+        reason=step.reason,
+        detail=f"step '{step.id}': {step.detail}",
+        outcome=outcome,
+        driven_ms=now.driven_ms,
+    )
+
+
+_BY_STATE: Final[dict[StepState, Callable[[Snapshot, PlanStep, Step, Now, Room], list[Action]]]] = {
+    StepState.PENDING: _pending,
+    StepState.RUNNING: _running,
+    StepState.GATING: _gating,
+}

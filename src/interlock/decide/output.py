@@ -1,0 +1,54 @@
+"""The one boundary where what a unit gave becomes its result: absent, a text or a JSON value, or a failure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from interlock.decide.values import schema_errors
+from interlock.model import canon
+from interlock.model.states import Reason
+
+
+class Result(msgspec.Struct, frozen=True):
+    """Canonical JSON, or None when absent."""
+
+    json: bytes | None
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why the output is no result."""
+
+    reason: Reason
+    error: str
+
+
+def extract(output: bytes, *, is_json: bool, schema_json: str | None, max_bytes: int) -> Result | Failure:
+    """Turn stdout (or a function's JSON) into a result by SPEC section 2, Outputs."""
+    if is_json:
+        found = _json(output, schema_json, "the function's return value")
+    elif schema_json is None:
+        found = _text(output)
+    elif not output.strip():
+        return Failure(Reason.PARSE_ERROR, "stdout is empty; the step's schema asks for one JSON value")
+    else:
+        found = _json(output, schema_json, "stdout")
+    if isinstance(found, Result) and found.json is not None and len(found.json) > max_bytes:
+        return Failure(Reason.OUTPUT_TOO_LARGE, f"the result has {len(found.json):,} bytes; the limit is {max_bytes:,}")
+    return found
+
+
+def _text(output: bytes) -> Result:
+    text = output.decode("utf-8", "replace")
+    text = text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")
+    return Result(canon.dumps(text) if text else None)
+
+
+def _json(output: bytes, schema_json: str | None, what: str) -> Result | Failure:
+    try:
+        value, raw = canon.normalise(output.strip())
+    except canon.NotJsonError as error:
+        return Failure(Reason.PARSE_ERROR, f"{what} is not exactly one JSON value: {error}")
+    errors = schema_errors(schema_json, value)
+    if errors:
+        return Failure(Reason.VALIDATION_ERROR, f"{what} misses the schema: " + "; ".join(errors))
+    return Result(raw if schema_json is not None or value is not None else None)

@@ -1,0 +1,79 @@
+"""What a run would do, before anything is spent: which units would run, which are reused, and why."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from interlock.decide.reopen import ASKED_AGAIN
+from interlock.decide.values import UnresolvedError
+from interlock.decide.work import work_units
+from interlock.model.plan import Step as PlanStep
+from interlock.model.run import Snapshot, Step
+from interlock.model.states import StepState, UnitState
+
+
+class UnitPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One unit: `run` or `reuse`, and why."""
+
+    id: str
+    action: Literal["run", "reuse", "ask"]
+    why: str
+
+
+class StepPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """One step. `units` is None where the work list is not known before an earlier step has run."""
+
+    id: str
+    action: Literal["run", "reuse", "ask", "decide", "skip"]
+    why: str
+    units: tuple[UnitPlan, ...] | None = None
+
+
+def preview(snap: Snapshot) -> tuple[StepPlan, ...]:
+    """Say for each step and unit what going on from `snap` would do. Nothing is changed."""
+    return tuple(_step(snap, snap.plan.steps[step.index], step) for step in snap.steps)
+
+
+def _step(snap: Snapshot, spec: PlanStep, step: Step) -> StepPlan:
+    if step.state is StepState.SKIPPED:
+        return StepPlan(id=spec.id, action="skip", why="a route chose otherwise", units=())
+    if spec.route is not None and step.state is not StepState.COMPLETED:
+        return StepPlan(id=spec.id, action="decide", why=f"by {spec.route.input.text}", units=())
+    if step.work or step.state is StepState.COMPLETED:
+        return _begun(spec, step)
+    why = "needs " + ", ".join(spec.needs) if spec.needs else "needs nothing"
+    if spec.routers:
+        why += "; if chosen by " + ", ".join(spec.routers)
+    return StepPlan(id=spec.id, action="run", why=why, units=_fresh(snap, spec))
+
+
+def _begun(spec: PlanStep, step: Step) -> StepPlan:
+    units = tuple(_unit(unit.id, unit.state, unit.attempt, unit.reason) for unit in step.work)
+    if step.state is StepState.COMPLETED:
+        return StepPlan(id=spec.id, action="reuse", why="completed", units=units)
+    if step.state is StepState.BLOCKED:
+        again = "asked again" if step.reason in ASKED_AGAIN else "a person must act"
+        return StepPlan(id=spec.id, action="ask", why=f"{step.reason}: {again}", units=units)
+    return StepPlan(id=spec.id, action="run", why=f"was {step.state}", units=units)
+
+
+def _unit(unit_id: str, state: UnitState, attempt: int, reason: str | None) -> UnitPlan:
+    if state is UnitState.COMPLETED:
+        return UnitPlan(id=unit_id, action="reuse", why=f"completed in attempt {attempt}")
+    if state is UnitState.UNKNOWN:
+        return UnitPlan(id=unit_id, action="ask", why="its effect may or may not have happened")
+    why = "never ran" if attempt == 0 else f"{state} after attempt {attempt}" + (f" ({reason})" if reason else "")
+    return UnitPlan(id=unit_id, action="run", why=why)
+
+
+def _fresh(snap: Snapshot, spec: PlanStep) -> tuple[UnitPlan, ...] | None:
+    if spec.map is None:
+        return (UnitPlan(id=f"{spec.id}:solo", action="run", why="new"),)
+    if spec.map.over.root == "steps" and snap.by_id[spec.map.over.name].state is not StepState.COMPLETED:
+        return None
+    try:
+        return tuple(UnitPlan(id=unit.id, action="run", why="new") for unit in work_units(snap, spec))
+    except UnresolvedError:
+        return None

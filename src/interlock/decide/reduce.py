@@ -1,0 +1,78 @@
+"""Outcomes to artifact: how a step's unit results come together."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from interlock.decide.values import schema_errors
+from interlock.model.plan import Step as PlanStep
+from interlock.model.run import Step, Unit
+from interlock.model.states import NEVER_CONTINUED, Reason, UnitState
+
+
+class Artifact(msgspec.Struct, frozen=True):
+    """What the step promotes: canonical JSON, or None when absent."""
+
+    json: bytes | None
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """Why the step has no artifact."""
+
+    reason: str
+    detail: str
+
+
+def reduce_step(spec: PlanStep, step: Step, max_bytes: int) -> Artifact | Broken:
+    """Turn the settled units of `step` into its artifact, or say why it fails."""
+    broken = _fatal(spec, step)
+    if broken is not None:
+        return broken
+    made = _make(spec, step)
+    if isinstance(made, Broken):
+        return made
+    if made.json is not None and len(made.json) > max_bytes:
+        return Broken(Reason.OUTPUT_TOO_LARGE, f"the artifact has {len(made.json):,} bytes; the limit is {max_bytes:,}")
+    if spec.map is not None and spec.output_schema_json is not None:
+        errors = schema_errors(spec.output_schema_json, msgspec.json.decode(made.json or b"null"))
+        if errors:
+            return Broken(Reason.VALIDATION_ERROR, "the artifact misses the step's schema: " + "; ".join(errors))
+    return made
+
+
+def _fatal(spec: PlanStep, step: Step) -> Broken | None:
+    if step.counts[UnitState.FAILED] == 0:
+        return None
+    for unit in step.work:
+        if unit.state is UnitState.FAILED and (spec.on_error == "fail" or unit.reason in NEVER_CONTINUED):
+            return failure_of(unit)
+    return None
+
+
+def failure_of(unit: Unit) -> Broken:
+    """Describe a failed unit as its step's failure."""
+    text = f"unit {unit.id} failed: {unit.reason}"
+    return Broken(unit.reason or Reason.DISPATCH_ERROR, f"{text}: {unit.error}" if unit.error else text)
+
+
+def _make(spec: PlanStep, step: Step) -> Artifact | Broken:
+    if spec.map is None:
+        return Artifact(step.work[0].result)
+    if spec.map.reducer == "vote":
+        return _vote(step)
+    return Artifact(b"[" + b",".join(unit.result or b"null" for unit in step.work) + b"]")
+
+
+def _vote(step: Step) -> Artifact | Broken:
+    if not step.work:
+        return Artifact(None)
+    votes = Counter(unit.result for unit in step.work if unit.state is UnitState.COMPLETED and unit.result is not None)
+    cast = votes.total()
+    if cast * 2 < len(step.work):
+        return Broken("vote_failed", f"only {cast} of {len(step.work)} items voted; at least half must")
+    (top, count), *rest = votes.most_common(2)
+    if rest and rest[0][1] == count:
+        return Broken("vote_failed", f"a tie at the top: {count} votes each of {cast}")
+    return Artifact(top)

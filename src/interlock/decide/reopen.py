@@ -1,0 +1,159 @@
+"""Going on: what a new driver closes, asks again or reopens before the loop takes over.
+
+`interlock run RUN` closes what a dead driver left and asks again what was unavailable; `interlock resume`
+also reopens what failed, was abandoned or was rejected. Both only give events; the loop is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from interlock.decide.outcome import may_retry
+from interlock.decide.schedule import Now
+from interlock.decide.values import UnresolvedError
+from interlock.decide.work import base_hash, input_hash, next_round, shared
+from interlock.model import events as ev
+from interlock.model.plan import Step as PlanStep
+from interlock.model.run import Snapshot, Step, Unit
+from interlock.model.states import AttemptState, Reason, RunState, StepState, UnitState
+
+ASKED_AGAIN: Final = frozenset({"check_unavailable", "probe_unavailable"})
+"""Reasons of a blocked step that the next `run` asks again."""
+_REASONS: Final = frozenset(Reason)
+
+
+def close_lost(snap: Snapshot, now: Now) -> list[ev.Event]:
+    """Close every attempt that a dead driver left open as `lost`; retries are not charged."""
+    events: list[ev.Event] = []
+    for step in snap.steps:
+        spec = snap.plan.steps[step.index]
+        for unit in step.running.values():
+            unsure = unit.kind == "work" and spec.effects == "external"
+            events.append(_lost(step, unit, now, UnitState.UNKNOWN if unsure else UnitState.PENDING))
+    return events
+
+
+def _lost(step: Step, unit: Unit, now: Now, left: UnitState) -> ev.AttemptFinished:
+    return ev.AttemptFinished(
+        at=now.at,
+        step=step.index,
+        unit=unit.ordinal,
+        number=unit.attempt,
+        dispatch=unit.dispatch or "",
+        state=AttemptState.LOST,
+        unit_state=left,
+        reason=Reason.LOST,
+        error="the driver died before it could record the end",
+        retries=unit.retries,
+    )
+
+
+def go_on(snap: Snapshot, now: Now) -> list[ev.Event]:
+    """Return the events by which `interlock run RUN` continues a blocked or waiting run."""
+    if snap.run.state is RunState.FAILED:
+        failed = [step for step in snap.steps if step.state is StepState.FAILED]
+        return reopen(snap, now) if len(retry_left(snap)) == len(failed) else []
+    asked = [event for step in snap.steps for event in _ask_again(step, now)]
+    if snap.run.state is RunState.ACTIVE or not asked:
+        return asked
+    return [_activate(snap, now), *asked]
+
+
+def _ask_again(step: Step, now: Now) -> list[ev.Event]:
+    if step.state is not StepState.BLOCKED or step.reason not in ASKED_AGAIN:
+        return []
+    state = StepState.GATING if step.reason == "check_unavailable" else StepState.RUNNING
+    again = [
+        ev.UnitMoved(at=now.at, step=step.index, unit=unit.ordinal, state=UnitState.PENDING)
+        for unit in step.asked
+        if unit.state is UnitState.FAILED
+    ]
+    return [ev.StepMoved(at=now.at, step=step.index, state=state, round=step.round, loop=step.loop), *again]
+
+
+def retry_left(snap: Snapshot) -> list[Step]:
+    """Return the failed steps all of whose failed units still have retries: `run RUN` may go on with these."""
+    found = []
+    for step in snap.steps:
+        spec = snap.plan.steps[step.index]
+        failed = [unit for unit in step.work if unit.state is UnitState.FAILED]
+        if step.state is StepState.FAILED and failed and all(_has_retry(spec, unit) for unit in failed):
+            found.append(step)
+    return found
+
+
+def _has_retry(spec: PlanStep, unit: Unit) -> bool:
+    return unit.reason in _REASONS and may_retry(spec.retry, Reason(unit.reason), unit.retries)
+
+
+def reopen(snap: Snapshot, now: Now) -> list[ev.Event]:
+    """Return the events by which `interlock resume` reopens a failed, abandoned or rejected run.
+
+    Completed units stay; failed and unrun ones start a new round; unknown ones stay unknown. Raises
+    UnresolvedError never: a step whose references fail simply fails again.
+    """
+    events: list[ev.Event] = []
+    for step in snap.steps:
+        reopened = _REOPEN.get(step.state)
+        if reopened is not None:
+            events.extend(reopened(snap, step, now))
+    if snap.run.state is RunState.ACTIVE:
+        return events
+    return [_activate(snap, now), *events] if events or snap.run.state is not RunState.BLOCKED else []
+
+
+def _activate(snap: Snapshot, now: Now) -> ev.RunMoved:
+    return ev.RunMoved(at=now.at, state=RunState.ACTIVE, driven_ms=now.driven_ms, reason=f"was {snap.run.state}")
+
+
+def _reopen_failed(snap: Snapshot, step: Step, now: Now) -> list[ev.Event]:
+    if not step.work:
+        return [ev.StepMoved(at=now.at, step=step.index, state=StepState.PENDING, round=step.round, loop=step.loop)]
+    again = [unit for unit in step.work if unit.state in (UnitState.FAILED, UnitState.NOT_RUN)]
+    hashes = _hashes(snap, snap.plan.steps[step.index], again)
+    units = next_round(step, again, hashes)
+    return [ev.StepStarted(at=now.at, step=step.index, round=step.round + 1, loop=step.loop, units=units)]
+
+
+def _reopen_blocked(snap: Snapshot, step: Step, now: Now) -> list[ev.Event]:
+    if step.reason in ASKED_AGAIN:
+        return _ask_again(step, now)
+    if step.reason == "gate_rejected":
+        return _reopen_failed(snap, step, now)
+    if step.reason == "module_changed":
+        return [ev.StepMoved(at=now.at, step=step.index, state=StepState.RUNNING, round=step.round, loop=step.loop)]
+    return []
+
+
+def _hashes(snap: Snapshot, spec: PlanStep, units: list[Unit]) -> dict[int | None, str]:
+    if not units:
+        return {}
+    try:
+        base = base_hash(snap.plan, spec, shared(snap, spec))
+    except UnresolvedError:
+        return dict.fromkeys((unit.index for unit in units), "")
+    return {unit.index: input_hash(base, unit.item) for unit in units}
+
+
+def divergences(snap: Snapshot, recorded: dict[tuple[int, int], str], now: Now) -> list[ev.Event]:
+    """Compare recorded input hashes of completed units of running steps with what the plan gives now."""
+    events: list[ev.Event] = []
+    for step in snap.steps:
+        if step.state not in (StepState.RUNNING, StepState.GATING, StepState.BLOCKED) or not step.work:
+            continue
+        done = [unit for unit in step.work if unit.state is UnitState.COMPLETED]
+        hashes = _hashes(snap, snap.plan.steps[step.index], done)
+        for unit in done:
+            was, now_is = recorded[step.index, unit.ordinal], hashes[unit.index]
+            if now_is and was.partition(":")[0] == now_is.partition(":")[0] and was != now_is:
+                events.append(
+                    ev.Divergence(at=now.at, step=step.index, unit=unit.ordinal, recorded=was, computed=now_is)
+                )
+    return events
+
+
+_REOPEN: Final[dict[StepState, Callable[[Snapshot, Step, Now], list[ev.Event]]]] = {
+    StepState.FAILED: _reopen_failed,
+    StepState.BLOCKED: _reopen_blocked,
+}

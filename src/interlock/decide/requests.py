@@ -1,0 +1,121 @@
+"""What a person asked of a run while it was driven, or while nobody drove it: the same answer both times."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+from interlock.decide.schedule import Now
+from interlock.decide.values import schema_errors
+from interlock.model import canon
+from interlock.model import events as ev
+from interlock.model.run import Snapshot, Step, Unit
+from interlock.model.states import RunState, StepState, UnitState
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """Events to journal and what to tell the asker: `applied`, or why not."""
+
+    events: tuple[ev.Event, ...]
+    outcome: str = "applied"
+
+
+def answer(snap: Snapshot, kind: str, payload: dict[str, Any], now: Now) -> Answer:
+    """Answer a `resolve` or `raise` request; `abandon` ends work first, so the loop does it."""
+    if kind == "resolve":
+        return _resolve(snap, payload, now)
+    if kind == "raise":
+        return Answer(raises(payload, now))
+    return Answer((), f"this version does not know the request '{kind}'")
+
+
+def raises(ceilings: dict[str, float], now: Now) -> tuple[ev.Event, ...]:
+    """Return the amendments of the named ceilings."""
+    return tuple(
+        ev.BudgetRaised(at=now.at, name=cast("ev.Ceiling", name), value=value) for name, value in ceilings.items()
+    )
+
+
+def _find(snap: Snapshot, unit_id: str) -> tuple[Step, Unit] | None:
+    for step in snap.steps:
+        for unit in step.work:
+            if unit.id == unit_id:
+                return step, unit
+    return None
+
+
+def _resolve(snap: Snapshot, payload: dict[str, Any], now: Now) -> Answer:
+    found = _find(snap, payload["unit"])
+    if found is None:
+        return Answer((), f"no unit '{payload['unit']}' in this run")
+    step, unit = found
+    if unit.state is not UnitState.UNKNOWN:
+        return Answer((), f"unit '{unit.id}' is {unit.state}, not unknown")
+    spec = snap.plan.steps[step.index]
+    moved: ev.UnitMoved
+    if payload["done"]:
+        result = payload.get("result")
+        errors = schema_errors(spec.unit_schema_json, result)
+        if errors:
+            return Answer((), "the result misses the step's schema: " + "; ".join(errors))
+        try:
+            raw = None if result is None and spec.unit_schema_json is None else canon.dumps(result)
+        except canon.NotJsonError as error:
+            return Answer((), f"the result is not JSON: {error}")
+        moved = _moved(step, unit, UnitState.COMPLETED, "resolved_done", now, raw)
+    else:
+        moved = _moved(step, unit, UnitState.PENDING, "resolved_rerun", now, None)
+    return Answer((*_unblock(snap, step, now), moved))
+
+
+def _moved(step: Step, unit: Unit, state: UnitState, reason: str, now: Now, result: bytes | None) -> ev.UnitMoved:
+    return ev.UnitMoved(at=now.at, step=step.index, unit=unit.ordinal, state=state, reason=reason, result=result)
+
+
+def _unblock(snap: Snapshot, step: Step, now: Now) -> list[ev.Event]:
+    events: list[ev.Event] = []
+    if snap.run.state in (RunState.BLOCKED, RunState.WAITING):
+        events.append(ev.RunMoved(at=now.at, state=RunState.ACTIVE, driven_ms=now.driven_ms, reason="resolved"))
+    if step.state is StepState.BLOCKED:
+        events.append(
+            ev.StepMoved(at=now.at, step=step.index, state=StepState.RUNNING, round=step.round, loop=step.loop)
+        )
+    return events
+
+
+def abandon(snap: Snapshot, now: Now) -> tuple[ev.Event, ...]:
+    """Return the events that end a run whose work has ended: open steps stop, the run is `abandoned`."""
+    events: list[ev.Event] = []
+    for index in snap.open:
+        step = snap.steps[index]
+        if step.state is StepState.PENDING:
+            continue
+        events.append(ev.UnitsStopped(at=now.at, step=index, reason="abandoned"))
+        events.append(
+            ev.StepMoved(
+                at=now.at,
+                step=index,
+                state=StepState.FAILED,
+                reason="abandoned",
+                detail="the run was abandoned",
+                round=step.round,
+                loop=step.loop,
+            )
+        )
+    moved = ev.RunMoved(
+        at=now.at,
+        state=RunState.ABANDONED,
+        reason="abandoned",
+        detail="abandoned by request",
+        outcome="abandoned",
+        driven_ms=now.driven_ms,
+    )
+    if events and snap.run.state is not RunState.ACTIVE:
+        # steps change only in an active run
+        return (
+            ev.RunMoved(at=now.at, state=RunState.ACTIVE, reason="abandoning", driven_ms=now.driven_ms),
+            *events,
+            moved,
+        )
+    return (*events, moved)

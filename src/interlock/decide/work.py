@@ -1,0 +1,111 @@
+"""A step's work: which units it has, their ids and input hashes, and what they all share.
+
+One pure function turns (plan step, params, earlier artifacts, round, loop) into the work list, live and on
+resume alike. Unit ids are SPEC section 4's; an input hash is `sha256.v1:<hex>` over everything that shapes a
+dispatch but the item's index.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from interlock.decide.values import UnresolvedError, describe, lookup, lookup_json
+from interlock.model import canon
+from interlock.model.events import NewUnit
+from interlock.model.plan import Plan
+from interlock.model.plan import Step as PlanStep
+from interlock.model.run import Snapshot, Step, Unit
+
+
+class Shared(msgspec.Struct, frozen=True):
+    """What all units of a step see: canonical JSON objects."""
+
+    params_json: bytes
+    inputs_json: bytes
+
+
+def shared(snap: Snapshot, spec: PlanStep) -> Shared:
+    """Build the shared context of a step. Raises UnresolvedError."""
+    inputs = {entry.name: lookup_json(snap, entry.ref) for entry in spec.inputs}
+    pairs = sorted(inputs.items(), key=lambda pair: pair[0].encode("utf-16-be"))
+    body = b",".join(canon.dumps(name) + b":" + value for name, value in pairs)
+    return Shared(canon.dumps(snap.run.params), b"{" + body + b"}")
+
+
+def items_of(snap: Snapshot, spec: PlanStep) -> list[Any]:
+    """Return the list that a map step goes over. Raises UnresolvedError when it is no list of items."""
+    if spec.map is None:
+        return [None]
+    found = lookup(snap, spec.map.over)
+    if not isinstance(found, list):
+        raise UnresolvedError(f"{spec.map.over.text}: a map needs a list, and this is {describe(found)}")
+    limit = snap.plan.limits.max_items
+    if len(found) > limit:
+        raise UnresolvedError(f"{spec.map.over.text}: {len(found):,} items are more than the limit of {limit:,}")
+    return found
+
+
+def work_units(snap: Snapshot, spec: PlanStep) -> tuple[NewUnit, ...]:
+    """Return the units of the step's first round and loop. Raises UnresolvedError."""
+    base = base_hash(snap.plan, spec, shared(snap, spec))
+    items = items_of(snap, spec)
+    if spec.map is None:
+        return (NewUnit(0, f"{spec.id}:solo", None, None, input_hash(base, None)),)
+    seen: dict[str, int] = {}
+    return tuple(_unit(spec, base, seen, index, item) for index, item in enumerate(items))
+
+
+def _unit(spec: PlanStep, base: bytes, seen: dict[str, int], index: int, item: object) -> NewUnit:
+    over = spec.map.over.text if spec.map else ""
+    if item is None:
+        raise UnresolvedError(f"{over}[{index}] is null; the items of a map must not be")
+    raw = canon.dumps(item)
+    digest = canon.item_digest(raw)
+    first = seen.setdefault(digest, index)
+    if first != index:
+        raise UnresolvedError(f"{over}[{index}] is the same item as [{first}]; the items of a map must be distinct")
+    return NewUnit(index, f"{spec.id}:{digest}", index, raw, input_hash(base, raw))
+
+
+def base_hash(plan: Plan, spec: PlanStep, context: Shared) -> bytes:
+    """Hash what all units of the step share."""
+    shape = {
+        "target": msgspec.to_builtins(spec.target),
+        "shell": msgspec.to_builtins(plan.shell),
+        "schema": spec.unit_schema_json,
+        "env": list(spec.env),
+        "cwd": spec.cwd,
+        "commit": plan.project.commit,
+        "root": plan.project.root,
+        "feedback": None,
+    }
+    parts = (canon.dumps(shape), context.params_json, context.inputs_json)
+    return hashlib.sha256(b"\0".join(parts)).digest()
+
+
+def input_hash(base: bytes, item: bytes | None) -> str:
+    """Return the tagged input hash of one unit."""
+    return "sha256.v1:" + hashlib.sha256(base + (item if item is not None else b"\0")).hexdigest()
+
+
+def next_round(step: Step, units: Iterable[Unit], hashes: dict[int | None, str]) -> tuple[NewUnit, ...]:
+    """Return fresh units for the round after the step's, standing for `units`."""
+    start = len(step.units)
+    return tuple(
+        NewUnit(start + n, f"{base_id(unit.id)}~r{step.round + 1}", unit.index, unit.item, hashes[unit.index])
+        for n, unit in enumerate(units)
+    )
+
+
+def base_id(unit_id: str) -> str:
+    """Return a work unit's id without round and loop."""
+    return unit_id.split("~", 1)[0]
+
+
+def idempotency_key(run_id: str, unit_id: str) -> str:
+    """Return the key that is the same for every attempt, round and loop of a unit."""
+    return hashlib.sha256(f"{run_id}\0{base_id(unit_id)}".encode()).hexdigest()[:32]

@@ -1,0 +1,362 @@
+"""`python:` units in worker processes kept warm for the run; one unit at a time in each.
+
+Driven by one thread, which passes on what its poller saw and the time; nothing here blocks but the first start of
+the interpreter. Guarantees: a timeout, crash or cancel ends that unit's worker and tree, and no other; its outcome
+comes when nothing of the tree runs any more; why it was ended is decided before anything is killed.
+"""
+
+from __future__ import annotations
+
+import select
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from interlock.dispatch import python_outcome as outcomes
+from interlock.dispatch.base import EnvAudit, Job, Outcome, Report, Request, Started
+from interlock.dispatch.log import FLUSH_AFTER_S, RunLog
+from interlock.dispatch.markers import VARIABLE, Marker
+from interlock.dispatch.python_jobs import SharedJob, SharedJobs
+from interlock.dispatch.python_link import Interpreter, NoWorkerError
+from interlock.dispatch.python_outcome import Ending
+from interlock.dispatch.python_peer import NEVER, Peer
+from interlock.dispatch.python_places import EPOLLOUT, Places
+from interlock.dispatch.python_worker import FAILURE, FORGET, HEAD, UNIT
+from interlock.dispatch.redact_base import EnvUnresolvedError, NullRedactor, ResolvedEnv
+from interlock.dispatch.tree import Tree
+from interlock.model.plan import PythonFunction
+from interlock.model.states import Reason
+
+KILL_AFTER_S: Final = 5.0
+"""From SIGTERM to SIGKILL after a timeout."""
+_LOST_S: Final = 1.0
+"""How long a worker whose socket closed may take to end by itself."""
+_JOBS_PER_WORKER: Final = 8
+_TRIES: Final = 3
+_NO_SECRETS: Final = ResolvedEnv({}, NullRedactor())
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class PythonPool:
+    """`report` takes outcomes as they come; `post` brings a call from another thread into the driving one."""
+
+    def __init__(
+        self,
+        *,
+        interpreter: Interpreter,
+        env_for: Callable[[Job], ResolvedEnv],
+        marker: Marker,
+        log: RunLog,
+        poller: select.epoll,
+        report: Callable[[Report], None],
+        post: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self._marker = marker
+        self._log = log
+        self._report = report
+        self._post = post
+        self._jobs = SharedJobs(env_for, marker, post, self._resolved)
+        self._audited: set[str] = set()
+        marked = {**interpreter.env, VARIABLE.encode(): marker.value("zygote").encode()}
+        self._places = Places(interpreter._replace(env=marked), log, poller, self._ended)
+        self.sockets: Final = self._places.sockets
+        self.offer: Final = self._places.offer
+        self.take_back: Final = self._places.take_back
+        self.in_flight = 0
+        self.next_tick = NEVER
+        """When (monotonic) `tick` has something to do."""
+
+    # starting
+
+    def start(self, request: Request, now: float, now_ms: int) -> None:
+        """Send the unit to its worker, now or when its environment is there."""
+        shared = self._jobs.get(request.job)
+        if shared.env is None:
+            shared.waiting.append(request)
+        else:
+            self._begin(shared, shared.env, request, now, now_ms)
+
+    def _resolved(self, shared: SharedJob, error: EnvUnresolvedError | None) -> None:
+        waiting, shared.waiting = shared.waiting, []
+        for request in waiting:
+            if shared.env is not None:
+                self._begin(shared, shared.env, request, time.monotonic(), _now_ms())
+            else:
+                self._refuse(request, Reason.ENV_UNRESOLVED, str(error))
+
+    def _begin(self, shared: SharedJob, env: ResolvedEnv, request: Request, now: float, now_ms: int) -> None:
+        if env.names and shared.job.key not in self._audited:
+            self._audited.add(shared.job.key)
+            self._report(EnvAudit(step=shared.job.step, names=env.names, warnings=env.warnings))
+        for _ in range(_TRIES):
+            try:
+                peer = self._places.claim(request)
+            except NoWorkerError as error:
+                self._refuse(request, Reason.SPAWN_FAILED, _no_worker(shared.job, error))
+                return
+            if self._send(peer, shared, request):
+                self._sent(peer, env, request, now, now_ms)
+                return
+            self._on_lost(peer)
+        self._refuse(request, Reason.SPAWN_FAILED, f"{_TRIES} workers died before they could begin")
+
+    def _send(self, peer: Peer, shared: SharedJob, request: Request) -> bool:
+        """False when the worker is gone, so that nothing can have begun."""
+        item = None if request.item_json is None else msgspec.Raw(request.item_json)
+        key = request.idempotency_key
+        unit = (shared.number, request.dispatch, request.unit_id, request.attempt, key, request.index, item)
+        body = _encode(unit)
+        frame = HEAD.pack(UNIT, len(body)) + body
+        if shared.number not in peer.known:
+            frame = self._introduce(peer, shared) + frame
+        try:
+            sent = peer.socket.send(frame)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            return False
+        if sent < len(frame):
+            peer.unsent = memoryview(frame)[sent:]
+            self._places.want_write(peer, on=True)
+        return True
+
+    def _introduce(self, peer: Peer, shared: SharedJob) -> bytes:
+        forget = b""
+        if len(peer.known) >= _JOBS_PER_WORKER:
+            peer.known.clear()
+            forget = HEAD.pack(FORGET, 0)
+        peer.known.add(shared.number)
+        return forget + shared.frame
+
+    def _sent(self, peer: Peer, env: ResolvedEnv, request: Request, now: float, now_ms: int) -> None:
+        self.in_flight += 1
+        if request.process is not peer.process:
+            self._report(Started(dispatch=request.dispatch, process=peer.process))
+        self._wake_at(peer.begin(request, env, self._mark(request), now, now_ms))
+
+    def _mark(self, request: Request) -> bytes:
+        return (self._marker.prefix + request.dispatch).encode()
+
+    def _wake_at(self, due: float) -> None:
+        self.next_tick = min(self.next_tick, due)
+
+    def _refuse(self, request: Request, reason: Reason, error: str) -> None:
+        now_ms = _now_ms()
+        status: Final = "aborted" if reason is Reason.ABORTED else "failed"
+        self._report(
+            Outcome(
+                dispatch=request.dispatch,
+                status=status,
+                reason=reason,
+                error=error[: outcomes.MAX_ERROR],
+                started_at=now_ms,
+                ended_at=now_ms,
+            )
+        )
+
+    # what the poller saw
+
+    def on_handler(self, fd: int) -> None:
+        """A pipe or the zygote's socket is ready; output that is held for the log is due a little later."""
+        handler = self._places.handlers.get(fd)
+        if handler is not None:
+            handler()
+            self._wake_at(time.monotonic() + FLUSH_AFTER_S)
+
+    def on_socket(self, peer: Peer, mask: int, now_ms: int) -> None:
+        """A worker's socket is ready."""
+        if peer.unsent is not None and mask & EPOLLOUT:
+            self._send_more(peer, peer.unsent)
+        if mask == EPOLLOUT:
+            return
+        answer = peer.receive()
+        if answer is not None:
+            self._answered(peer, *answer, now_ms)
+        elif peer.lost:
+            self._on_lost(peer)
+
+    def _send_more(self, peer: Peer, unsent: memoryview) -> None:
+        try:
+            peer.unsent = unsent[peer.socket.send(unsent) :] or None
+        except BlockingIOError:
+            return
+        except OSError:
+            # the zygote tells of its end
+            peer.unsent = None
+        if peer.unsent is None:
+            self._places.want_write(peer, on=False)
+
+    def _answered(self, peer: Peer, kind: int, body: bytes, now_ms: int) -> None:
+        request = peer.request
+        if request is None:
+            self._on_lost(peer)
+            return
+        if peer.ending is not None and (peer.ending.status == "failed" or kind == FAILURE):
+            # too late: its outcome comes when its tree is gone
+            return
+        env = peer.env or _NO_SECRETS
+        plain = type(env.redactor) is NullRedactor
+        outcome = Outcome(
+            dispatch=request.dispatch,
+            status="ok",
+            output=body if plain or kind == FAILURE else outcomes.result(env.redactor, body),
+            is_json=True,
+            process=peer.process,
+            log=None if peer.log is None else peer.close_log(self._log),
+            started_at=peer.started_at,
+            ended_at=now_ms,
+        )
+        if kind == FAILURE:
+            outcome = outcomes.failure(env.redactor, body, outcome)
+        self._finish(peer, outcome)
+
+    def _finish(self, peer: Peer, outcome: Outcome) -> None:
+        if peer.log_error is not None:
+            outcome = outcomes.unlogged(peer.log_error, outcome)
+        self.in_flight -= 1
+        peer.finish()
+        if peer.usable:
+            self._places.release(peer)
+        self._report(outcome)
+
+    # endings
+
+    def _on_lost(self, peer: Peer) -> None:
+        """Nothing can be said to it any more. Its end is told by the zygote, unless it only closed its descriptors."""
+        peer.lost = True
+        self._places.silence(peer)
+        if not peer.exited and peer.kill_at == NEVER:
+            peer.kill_at = time.monotonic() + _LOST_S
+            self._wake_at(peer.kill_at)
+
+    def _ended(self, peer: Peer, _status: int | None) -> None:
+        """The worker's process is gone; perhaps it answered before."""
+        if peer.request is not None and peer.ending is None and not peer.lost:
+            answer = peer.receive()
+            if answer is not None:
+                self._answered(peer, *answer, _now_ms())
+        if peer.request is None and not peer.killing and peer.wait_status is not None:
+            self._places.drop(peer)
+            return
+        self._places.silence(peer)
+        self._kill(peer)
+
+    def _end(self, peer: Peer, ending: Ending, grace_s: float) -> None:
+        kill_at = time.monotonic() + grace_s
+        if peer.ending is None:
+            peer.ending = ending
+            if grace_s > 0:
+                self._tree(peer).signal(signal.SIGTERM)
+        elif peer.kill_at <= kill_at:
+            return
+        peer.kill_at = kill_at
+        self._wake_at(kill_at)
+
+    def _tree(self, peer: Peer) -> Tree:
+        if peer.tree is None:
+            mark = self._mark(peer.request) if peer.request else b""
+            peer.tree = Tree(peer.process.pid, mark)
+        return peer.tree
+
+    def _kill(self, peer: Peer) -> None:
+        """End what is left of the tree, on a thread of its own since that may take a while."""
+        if peer.killing:
+            return
+        peer.killing = True
+        peer.kill_at = NEVER
+        tree = self._tree(peer)
+
+        def kill() -> None:
+            tree.kill()
+            self._post(lambda: self._gone(peer))
+
+        threading.Thread(target=kill, name="interlock-kill", daemon=True).start()
+
+    def _gone(self, peer: Peer) -> None:
+        """Nothing of the tree runs any more: now the outcome may be told."""
+        request = peer.request
+        if request is not None:
+            outcome = Outcome(
+                dispatch=request.dispatch,
+                status="failed",
+                process=peer.process,
+                log=peer.close_log(self._log),
+                started_at=peer.started_at,
+                ended_at=_now_ms(),
+            )
+            redactor = (peer.env or _NO_SECRETS).redactor
+            if peer.ending is not None:
+                outcome = outcomes.ended(redactor, peer.ending, outcome)
+            else:
+                outcome = outcomes.died(peer.wait_status, outcome)
+            self._finish(peer, outcome)
+        self._places.drop(peer)
+
+    def cancel(self, dispatches: frozenset[str] | None, grace_s: float) -> None:
+        """End the attempts (None: all); their outcomes follow."""
+
+        def chosen(request: Request) -> bool:
+            return dispatches is None or request.dispatch in dispatches
+
+        for request in self._jobs.cancel(chosen):
+            self._refuse(request, Reason.ABORTED, "cancelled before it began")
+        for peer in list(self._places.peers.values()):
+            if peer.request is not None and chosen(peer.request):
+                self._end(peer, Ending("aborted", Reason.ABORTED, "cancelled"), grace_s)
+
+    # time
+
+    def tick(self, now: float) -> None:
+        """Do what is due: timeouts, kills, held log frames."""
+        self.next_tick = NEVER
+        for peer in list(self._places.peers.values()):
+            due = peer.due
+            if due <= now:
+                self._due(peer, now)
+                due = peer.due
+            self._wake_at(due)
+
+    def _due(self, peer: Peer, now: float) -> None:
+        if peer.kill_at <= now:
+            self._kill(peer)
+        request = peer.request
+        if request is None:
+            return
+        if peer.deadline <= now:
+            peer.deadline = NEVER
+            text = f"no answer within {_seconds(request.job.timeout_ms)}"
+            self._end(peer, Ending("failed", Reason.TIMEOUT, text), KILL_AFTER_S)
+        if peer.idle_at <= now:
+            peer.idle_at = NEVER
+            if peer.idled(request.job, now):
+                text = f"no output and no processor time for {_seconds(request.job.idle_timeout_ms)}"
+                self._end(peer, Ending("failed", Reason.IDLE_TIMEOUT, text), KILL_AFTER_S)
+        if peer.log is not None and peer.log.flush_at is not None and peer.log.flush_at <= now:
+            peer.flush_log()
+
+    def close(self) -> None:
+        """End all workers, busy ones with their trees. Idempotent."""
+        for peer in list(self._places.peers.values()):
+            if peer.request is not None:
+                self._tree(peer).kill()
+                peer.close_log(self._log)
+        self._places.close()
+        self.in_flight = 0
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _seconds(milliseconds: int | None) -> str:
+    return f"{(milliseconds or 0) / 1_000:g} s"
+
+
+def _no_worker(job: Job, error: NoWorkerError) -> str:
+    target = job.target
+    name = f"python:{target.module}:{target.function}" if isinstance(target, PythonFunction) else job.step_id
+    return f"{name}: cannot start a Python worker: {error}"

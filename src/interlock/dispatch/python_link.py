@@ -1,0 +1,215 @@
+"""The driver's end of the zygote: starts it, asks it for workers, hears of their ends.
+
+Guarantees: a worker's pid and start time are known when `fork` returns; a zygote that does not come up says why
+(NoWorkerError, with what it wrote to stderr); after `close` neither it nor a worker's group is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections import deque
+from typing import IO, Final, NamedTuple
+
+from interlock.dispatch import python_zygote
+from interlock.dispatch.identity import identify
+from interlock.model.events import Process
+
+START_TIMEOUT_S: Final = 20.0
+_CLOSE_TIMEOUT_S: Final = 5.0
+_OLDEST: Final = 8
+
+
+class NoWorkerError(Exception):
+    """No worker can be had; the message says why."""
+
+
+class Interpreter(NamedTuple):
+    """What runs the functions: argv prefix, folders before its own path, environment."""
+
+    argv: tuple[str, ...]
+    folders: tuple[str, ...]
+    env: dict[bytes, bytes]
+
+
+class Ends(NamedTuple):
+    """The driver's ends of what connects it with one worker."""
+
+    process: Process
+    socket: socket.socket
+    out: int
+    err: int
+
+
+_Wires = tuple[socket.socket, int, int]
+
+
+class Link:
+    """One zygote. Raises NoWorkerError when it cannot be started."""
+
+    def __init__(self, interpreter: Interpreter) -> None:
+        self._ended: list[tuple[int, int]] = []
+        self.dead = False
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the link
+        argv = [*interpreter.argv, python_zygote.__file__, str(theirs.fileno()), *interpreter.folders]
+        try:
+            self._process = self._spawn(argv, theirs.fileno(), interpreter.env)
+        except (OSError, ValueError) as error:
+            self.control.close()
+            self._stderr.close()
+            text = error.strerror if isinstance(error, OSError) else str(error)
+            raise NoWorkerError(f"{argv[0]}: {text}") from error
+        finally:
+            theirs.close()
+        self._poll = select.poll()
+        self._poll.register(self.control, select.POLLIN)
+        self.control.setblocking(False)  # noqa: FBT003 - takes it by place only
+
+    def _spawn(self, argv: list[str], control: int, env: dict[bytes, bytes]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self._stderr,
+            env=env,
+            pass_fds=(control,),
+            start_new_session=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        """The zygote's pid."""
+        return self._process.pid
+
+    def fork(self, count: int) -> list[Ends]:
+        """Return up to `count` new workers. Raises NoWorkerError when not even one can be had."""
+        asked, problem = self._ask_for(count)
+        forked: list[Ends] = []
+        until = time.monotonic() + START_TIMEOUT_S
+        try:
+            # each request that was sent is answered, and its answer must be taken before the next one is
+            while asked:
+                pid, fork_errno = self._answer(until)
+                wires = asked.popleft()
+                if pid:
+                    forked.append(Ends(identify(pid) or Process(pid, 0, ""), *wires))
+                else:
+                    problem = f"cannot fork a worker: {os.strerror(fork_errno)}"
+                    _close(wires)
+        finally:
+            for wires in asked:
+                _close(wires)
+        if not forked:
+            raise NoWorkerError(problem)
+        return forked
+
+    def _ask_for(self, count: int) -> tuple[deque[_Wires], str]:
+        """Send the requests; as many as there are descriptors for, and what stood in the way of more."""
+        asked: deque[_Wires] = deque()
+        try:
+            for _ in range(count):
+                asked.append(self._ask())
+        except ConnectionError:
+            return asked, self._why("ended")
+        except OSError as error:
+            return asked, f"cannot make a worker: {error.strerror}"
+        return asked, ""
+
+    def _ask(self) -> _Wires:
+        fds: list[int] = []
+        ours, theirs = socket.socketpair()
+        try:
+            for _ in range(2):
+                fds.extend(os.pipe())
+            out, out_theirs, err, err_theirs = fds
+            ours.setblocking(False)  # noqa: FBT003 - takes it by place only
+            os.set_blocking(out, False)
+            os.set_blocking(err, False)
+            socket.send_fds(self.control, [b"F"], [theirs.fileno(), out_theirs, err_theirs])
+        except OSError:
+            ours.close()
+            for fd in fds[::2]:
+                os.close(fd)
+            raise
+        finally:
+            theirs.close()
+            for fd in fds[1::2]:
+                os.close(fd)
+        return ours, out, err
+
+    def _answer(self, until: float) -> tuple[int, int]:
+        """Wait for the answer to one request: a pid, or 0 and the error's number."""
+        while True:
+            wait_s = until - time.monotonic()
+            if wait_s <= 0 or not self._poll.poll(wait_s * 1_000):
+                self.kill()
+                raise NoWorkerError(self._why(f"gave no worker within {START_TIMEOUT_S:.0f} s"))
+            kind, pid, value = self._receive() or (0, 0, 0)
+            if kind in (python_zygote.FORKED, python_zygote.NO_FORK):
+                return pid, value
+            if kind == python_zygote.READY and value < _OLDEST:
+                self.kill()
+                raise NoWorkerError(f"{self._name()} is Python 3.{value}; python: targets need 3.{_OLDEST} or newer")
+            if kind == 0:
+                raise NoWorkerError(self._why("ended"))
+
+    def _receive(self) -> tuple[int, int, int] | None:
+        """One piece of news; ends are kept for `ended`. None when the zygote is gone."""
+        try:
+            raw = self.control.recv(python_zygote.NEWS.size)
+        except ConnectionError:
+            raw = b""
+        if not raw:
+            self.dead = True
+            return None
+        news: tuple[int, int, int] = python_zygote.NEWS.unpack(raw)
+        if news[0] == python_zygote.ENDED:
+            self._ended.append(news[1:])
+        return news
+
+    def ended(self) -> list[tuple[int, int]]:
+        """Return pid and wait status of workers that ended, without waiting; `dead` is set when the zygote did."""
+        with contextlib.suppress(BlockingIOError):
+            while not self.dead and self._receive():
+                pass
+        found, self._ended = self._ended, []
+        return found
+
+    def _name(self) -> str:
+        argv = self._process.args
+        return str(argv[0]) if isinstance(argv, list) else str(argv)
+
+    def _why(self, text: str) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(0.2)
+        self._stderr.seek(0)
+        said = self._stderr.read()[-1_000:].decode(errors="replace").strip()
+        return f"{self._name()} {text}" + (f": {said}" if said else "")
+
+    def kill(self) -> None:
+        """End the zygote at once; its workers are the caller's to end."""
+        self.dead = True
+        self._process.send_signal(signal.SIGKILL)
+
+    def close(self) -> None:
+        """Let the zygote end its workers and itself. Idempotent."""
+        self.control.close()
+        try:
+            self._process.wait(_CLOSE_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._stderr.close()
+
+
+def _close(wires: _Wires) -> None:
+    wires[0].close()
+    os.close(wires[1])
+    os.close(wires[2])

@@ -1,0 +1,36 @@
+"""The end of an attempt as a worker tells it, before anybody has decided what it means."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from interlock.model.events import LogSpan, Process, Usage
+from interlock.model.states import Reason
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The one end of an attempt. Redacted already.
+
+    `ok`: the work ended by itself and its exit says success (or any exit where the job accepts any).
+    `failed`: `reason` and `error` say why. `aborted`: it was cancelled. `answered` is False when the work may
+    have taken effect without telling (timeout, killed, lost connection); True when it ended with an answer or
+    surely never began. `output` is stdout (a command) or JSON text (`is_json`, a Python function).
+    """
+
+    dispatch: str
+    status: Literal["ok", "failed", "aborted"]
+    reason: Reason | None = None
+    error: str = ""
+    output: bytes = b""
+    is_json: bool = False
+    answered: bool = True
+    exit_code: int | None = None
+    process: Process | None = None
+    usage: Usage | None = None
+    log: LogSpan | None = None
+    started_at: int = 0
+    """Epoch ms."""
+    ended_at: int = 0
+    retry_after_ms: int | None = None

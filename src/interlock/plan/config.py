@@ -1,0 +1,156 @@
+"""Configuration as values: what `interlock.toml` and the user's file may say, and how one lies over the other.
+
+Guarantees: no secret's value is ever held, only names of variables, files and commands; every value that was
+written has its origin, so that `interlock config` and later diagnostics can point at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from interlock.errors import Diagnostic
+from interlock.model.plan import EnvGroup, Limits
+from interlock.model.workflow import Place
+from interlock.plan.diagnose import Source, suggest
+
+DEFAULT_TIMEOUT_MS: Final = 600_000
+"""Of a unit, where nobody says otherwise."""
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a configured value was written. `source_line` has no secrets in it."""
+
+    file: str
+    place: Place
+    source_line: str = ""
+
+
+class Engine(msgspec.Struct, frozen=True, kw_only=True):
+    """One `[engines.X]`. `api_key` is the name of a variable."""
+
+    name: str
+    kind: Literal["llm", "agent"]
+    api: str | None = None
+    agent: str | None = None
+    base_url: str | None = None
+    model: str | None = None
+    api_key: str | None = None
+    concurrency: int | None = None
+    args: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    output: Literal["text", "json"] = "text"
+    reserve_tokens: int = 20_000
+
+
+class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """`[run]`: what holds for every run here unless a workflow says otherwise."""
+
+    engine: str | UnsetType = UNSET
+    judge: str | UnsetType = UNSET
+    max_concurrency: int | UnsetType = UNSET
+    journal: str | UnsetType = UNSET
+    executor: str | UnsetType = UNSET
+    python: tuple[str, ...] | UnsetType = UNSET
+    """argv prefix; a program with a slash is relative to the project's root."""
+    timeout_ms: int | UnsetType | None = UNSET
+    idle_timeout_ms: int | UnsetType | None = UNSET
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """One file's configuration, or several laid over each other. `origins` is keyed by path: `run.engine`."""
+
+    run: RunSettings = RunSettings()
+    engines: dict[str, Engine] = {}
+    models: dict[str, dict[str, str]] = {}
+    env: dict[str, EnvGroup] = {}
+    limits: dict[str, int] = {}
+    origins: dict[str, Origin] = {}
+
+    def plan_limits(self) -> Limits:
+        """Return the limits that a plan freezes."""
+        capped = self.run.max_concurrency
+        return Limits(max_concurrency=None if capped is UNSET else capped, **self.limits)
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One effective setting as `interlock config` shows it; `origin` is None for a built-in default."""
+
+    key: str
+    value: Any
+    origin: Origin | None = None
+
+
+def merge_config(user: Config, project: Config) -> Config:
+    """Lay the project's configuration over the user's: `[run]` and `[limits]` key by key, named tables whole."""
+    run = {
+        key: value
+        for part in (user, project)
+        for key, value in msgspec.structs.asdict(part.run).items()
+        if value is not UNSET
+    }
+    replaced = tuple(f"{table}.{name}." for table in ("engines", "models", "env") for name in getattr(project, table))
+    kept = {key: origin for key, origin in user.origins.items() if not f"{key}.".startswith(replaced)}
+    return Config(
+        run=RunSettings(**run),
+        engines=user.engines | project.engines,
+        models=user.models | project.models,
+        env=user.env | project.env,
+        limits=user.limits | project.limits,
+        origins=kept | project.origins,
+    )
+
+
+def check_config(config: Config) -> tuple[Diagnostic, ...]:
+    """Report names in the merged configuration that lead nowhere: engines of `[run]`, env groups of engines."""
+    found: list[Diagnostic] = []
+    for key in ("engine", "judge"):
+        name = getattr(config.run, key)
+        if name is not UNSET and name not in config.engines:
+            hint = suggest(name, config.engines) or f"add [engines.{name}]"
+            found += _at(config, f"run.{key}", "unknown-engine", f"no engine is named '{name}'", hint)
+    for engine in config.engines.values():
+        for group in engine.env:
+            if group not in config.env:
+                hint = suggest(group, config.env) or f"add [env.{group}]"
+                found += _at(
+                    config, f"engines.{engine.name}.env", "unknown-env", f"no env group is named '{group}'", hint
+                )
+    return tuple(sorted(found))
+
+
+def _at(config: Config, key: str, code: str, message: str, hint: str) -> tuple[Diagnostic, ...]:
+    origin = config.origins[key]
+    source = Source(origin.file, ("",) * (origin.place.line - 1) + (origin.source_line,))
+    source.error(origin.place, code, message, hint)
+    return source.diagnostics()
+
+
+def effective(config: Config) -> tuple[Entry, ...]:
+    """Return every setting that holds, defaults included, sorted by key."""
+    values: dict[str, Any] = {"run.journal": "sqlite", "run.executor": "local", "run.timeout_ms": DEFAULT_TIMEOUT_MS}
+    values |= _flat("run", {k: v for k, v in msgspec.structs.asdict(config.run).items() if v is not UNSET})
+    values |= _flat("limits", msgspec.structs.asdict(config.plan_limits()))
+    values.pop("limits.max_concurrency")
+    for table in ("engines", "env", "models"):
+        for name, entry in getattr(config, table).items():
+            fields = entry if isinstance(entry, Mapping) else _written(entry)
+            values |= _flat(f"{table}.{name}", fields)
+    return tuple(Entry(key=key, value=values[key], origin=_origin(config, key)) for key in sorted(values))
+
+
+def _written(entry: Engine | EnvGroup) -> dict[str, Any]:
+    fields = msgspec.to_builtins(entry)
+    return {key: value for key, value in fields.items() if key != "name" and value not in (None, [])}
+
+
+def _flat(table: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {f"{table}.{key}": msgspec.to_builtins(value) for key, value in fields.items()}
+
+
+def _origin(config: Config, key: str) -> Origin | None:
+    return config.origins.get(key) or config.origins.get(key.removesuffix("_ms"))

@@ -1,0 +1,286 @@
+"""`interlock.toml` text -> `Config`, every fault of the file reported in one pass.
+
+Guarantees: never raises for bad input; a diagnostic never shows what looks like a secret, not even in the
+source line under the caret.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any, Final
+
+import msgspec
+
+from interlock.errors import Diagnostic
+from interlock.model.plan import EnvGroup, SecretSource
+from interlock.model.workflow import Place
+from interlock.plan.config import Config, Engine, Origin, RunSettings
+from interlock.plan.config_kinds import (
+    AGENT,
+    ENV,
+    KEY,
+    LIMITS,
+    LLM,
+    RUN,
+    SECRET,
+    SECTIONS,
+    TABLE,
+    TEXT,
+    Kind,
+    duration,
+    is_passable,
+)
+from interlock.plan.diagnose import Source, did_you_mean, shown, suggest
+from interlock.plan.toml_places import Path, TomlPlaces
+
+MAX_BYTES: Final = 1_048_576
+_ENGINE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_SECRET: Final = re.compile(
+    r"(?i)([\w-]*(?:key|token|secret|passw|credential)[\w-]*[\"']?\s*=\s*)"
+    r"(\"(?![$\"])[^\"]*\"?|'(?![$'])[^']*'?|(?![\[{\"'\s])[^\s,}#]+)"
+)
+_PASSWORD: Final = re.compile(r"(://)[^/\s@\"']+(@)")
+_QUOTED: Final = re.compile(r"\"[^\"]*\"?|'[^']*'?")
+_WHERE: Final = re.compile(r"(.*) \(at line (\d+), column (\d+)\)")
+
+
+def parse_config(text: bytes, file: str) -> tuple[Config, tuple[Diagnostic, ...]]:
+    """Read one configuration file. What has faults is left out of the result."""
+    source, document = _document(text, file)
+    if document is None:
+        return Config(), source.diagnostics()
+    tables, places = document
+    reader = _Reader(source, places)
+    config = reader.config(tables)
+    return config, source.diagnostics()
+
+
+def _document(text: bytes, file: str) -> tuple[Source, tuple[dict[str, Any], TomlPlaces] | None]:
+    start = Place(line=1, column=1)
+    if len(text) > MAX_BYTES:
+        source = Source(file, ())
+        source.error(
+            start, "too-large", f"a configuration file may have {MAX_BYTES:,} bytes, this one has {len(text):,}"
+        )
+        return source, None
+    try:
+        decoded = text.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        source = Source(file, ())
+        line = text.count(b"\n", 0, error.start) + 1
+        source.error(
+            Place(line=line, column=1), "not-utf8", f"not UTF-8 at byte {error.start}", "save the file as UTF-8"
+        )
+        return source, None
+    source = Source(file, [masked(line) for line in decoded.split("\n")])
+    try:
+        return source, (tomllib.loads(decoded), TomlPlaces(decoded))
+    except RecursionError:
+        source.error(start, "too-deep", "nested too deeply")
+    except ValueError as error:
+        _report_syntax(source, str(error))
+    return source, None
+
+
+def masked(line: str) -> str:
+    """Return `line` with values that look like secrets blanked out."""
+    return _PASSWORD.sub(r"\1...\2", _SECRET.sub(r'\1"..."', line))
+
+
+def _report_syntax(source: Source, text: str) -> None:
+    match = _WHERE.fullmatch(text)
+    if match:
+        place = Place(line=int(match[2]), column=int(match[3]))
+    else:
+        place = Place(line=max(1, len(source.lines)), column=1)
+    message = shown(match[1] if match else text.removesuffix(" (at end of document)"), 160)
+    source.error(place, "toml-syntax", f"not TOML: {message[:1].lower()}{message[1:]}")
+
+
+class _Reader:
+    """Walks one document's tables; each method returns what was right and reports what was not."""
+
+    def __init__(self, source: Source, places: TomlPlaces) -> None:
+        self.source = source
+        self.places = places
+        self.origins: dict[str, Origin] = {}
+        self.source.lines = tuple(self._shown_lines())
+
+    def _shown_lines(self) -> list[str]:
+        """The source lines without the strings that stand where a secret's source should."""
+        lines = list(self.source.lines)
+        for path, place in self.places.values.items():
+            if path[:1] == ("env",) and path[2:3] == ("secrets",) and len(path) == len(("env", "x", "secrets", "Y")):
+                line = lines[place.line - 1]
+                if line[place.column - 1 : place.column] in {'"', "'"}:
+                    lines[place.line - 1] = _QUOTED.sub('"..."', line)
+        return lines
+
+    def config(self, tables: dict[str, Any]) -> Config:
+        known = self.table((), tables, dict.fromkeys(SECTIONS, TABLE), "the configuration")
+        engines = [self.engine(name, entry) for name, entry in self.named("engines", known)]
+        groups = [self.group(name, entry) for name, entry in self.named("env", known)]
+        return Config(
+            run=self.run(known.get("run", {})),
+            limits=self.table(("limits",), known.get("limits", {}), LIMITS, "[limits]"),
+            engines={engine.name: engine for engine in engines if engine},
+            models={name: self.models(name, entry) for name, entry in self.named("models", known)},
+            env={group.name: group for group in groups},
+            origins=self.origins,
+        )
+
+    def named(self, section: str, tables: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+        found = []
+        for name, entry in tables.get(section, {}).items():
+            path = (section, name)
+            if not _ENGINE_NAME.fullmatch(name):
+                message = f"'{shown(name)}' can't be a name in [{section}]"
+                self.error(self.places.key(path), "bad-name", message, "use letters, digits, '_' and '-'")
+            elif not isinstance(entry, dict):
+                self.wrong(path, f"[{section}.{name}]", TABLE, entry)
+            else:
+                found.append((name, entry))
+        return found
+
+    def table(self, path: Path, table: dict[str, Any], kinds: dict[str, Kind], what: str) -> dict[str, Any]:
+        """Return the entries of `table` that are known and of the right kind."""
+        good = {}
+        for name, value in table.items():
+            here = (*path, name)
+            if name not in kinds:
+                message = f"unknown key '{shown(name)}' in {what}"
+                self.error(self.places.key(here), "unknown-key", message, suggest(name, kinds))
+            elif not kinds[name].fits(value):
+                self.wrong(here, f"'{name}'", kinds[name], value)
+            else:
+                good[name] = value
+                if path:
+                    self.note(here)
+        return good
+
+    def note(self, path: Path) -> None:
+        place = self.places.value(path)
+        line = self.source.lines[place.line - 1] if place.line <= len(self.source.lines) else ""
+        key = ".".join(str(part) for part in path)
+        self.origins[key] = Origin(file=self.source.file, place=place, source_line=line)
+
+    def error(self, place: Place, code: str, message: str, hint: str = "") -> None:
+        self.source.error(place, code, message, hint)
+
+    def wrong(self, path: Path, what: str, kind: Kind, value: object) -> None:
+        """Report a value of the wrong kind. One that could be a key is pointed at by its name and never shown."""
+        if kind is KEY:
+            name = re.sub(r"[^A-Z0-9]+", "_", str(path[1]).upper()).strip("_") or "MY"
+            hint = f'keep the key in a variable and write api_key = "${name}_KEY"'
+            self.error(self.places.key(path), "secret-in-config", f"{what} must be {kind.wanted}", hint)
+            return
+        hint = did_you_mean(value, kind.options) if isinstance(value, str) else ""
+        code = "unknown-value" if kind.options else "wrong-type"
+        if isinstance(value, list) and kind.wanted.startswith("a list"):
+            self.error(self.places.value(path), code, f"{what} must be {kind.wanted}")
+            return
+        self.error(self.places.value(path), code, f"{what} must be {kind.wanted}, not {_found(value)}", hint)
+
+    def run(self, table: dict[str, Any]) -> RunSettings:
+        good = self.table(("run",), table, RUN, "[run]")
+        self.this_version(good)
+        for name in ("timeout", "idle_timeout"):
+            if name in good:
+                good[f"{name}_ms"] = duration(good.pop(name))
+        if isinstance(good.get("python"), str):
+            good["python"] = (good["python"],)
+        return msgspec.convert(good, RunSettings)
+
+    def this_version(self, good: dict[str, Any]) -> None:
+        """Refuse journals and executors that only another version has, and those that none has."""
+        journal, executor = good.get("journal", "sqlite"), good.get("executor", "local")
+        at = self.places.value(("run", "journal"))
+        if journal.startswith(("$", "postgres")):
+            self.error(
+                at,
+                "not-supported-yet",
+                "this version keeps its journal in SQLite only",
+                'write journal = "sqlite", or leave it out',
+            )
+        elif journal != "sqlite":
+            self.error(
+                at, "unknown-value", f"'journal' must be 'sqlite', not '{shown(journal)}'", suggest(journal, ["sqlite"])
+            )
+        at = self.places.value(("run", "executor"))
+        if executor == "ray":
+            self.error(
+                at,
+                "not-supported-yet",
+                "this version runs work on the local machine only",
+                'write executor = "local", or leave it out',
+            )
+        elif executor != "local":
+            self.error(
+                at,
+                "unknown-value",
+                f"'executor' must be 'local', not '{shown(executor)}'",
+                suggest(executor, ["local"]),
+            )
+
+    def engine(self, name: str, table: dict[str, Any]) -> Engine | None:
+        path, what = ("engines", name), f"[engines.{name}]"
+        kind = table.get("kind")
+        kinds = {"llm": LLM, "agent": AGENT}.get(kind if isinstance(kind, str) else "", LLM | AGENT)
+        good = self.table(path, table, kinds, what)
+        by = {"llm": "api", "agent": "agent"}.get(good.get("kind", ""))
+        missing = [key for key in ("kind", by) if key and key not in table]
+        for key in missing:
+            self.error(self.places.key(path), "missing-key", f"{what} needs '{key}'", f"'{key}' is {kinds[key].wanted}")
+        if good.get("agent") in {"acp", "command"} and "command" not in table:
+            message = f"{what} needs 'command', since its agent is '{good['agent']}'"
+            self.error(self.places.key(path), "missing-key", message, 'write command = ["program", "argument"]')
+        if "kind" not in good:
+            return None
+        if "api_key" in good:
+            good["api_key"] = good["api_key"][1:]
+        return msgspec.convert(good | {"name": name}, Engine)
+
+    def models(self, name: str, table: dict[str, Any]) -> dict[str, str]:
+        kinds = dict.fromkeys(table, TEXT)
+        return self.table(("models", name), table, kinds, f"[models.{name}]")
+
+    def group(self, name: str, table: dict[str, Any]) -> EnvGroup:
+        path = ("env", name)
+        good = self.table(path, table, ENV, f"[env.{name}]")
+        secrets = [self.secret((*path, "secrets", key), value) for key, value in good.get("secrets", {}).items()]
+        return EnvGroup(
+            name=name,
+            vars=tuple(good.get("vars", ())),
+            dotenv=tuple(good.get("dotenv", ())),
+            secrets=tuple(secret for secret in secrets if secret),
+        )
+
+    def secret(self, path: Path, value: object) -> SecretSource | None:
+        name = str(path[-1])
+        hint = f'write {name} = {{ command = ["program", "argument"] }} or {name} = {{ var = "NAME" }}'
+        if not is_passable(name):
+            self.error(self.places.key(path), "bad-name", f"'{shown(name)}' can't be the name of a secret's variable")
+            return None
+        if not isinstance(value, dict):
+            message = f"secret '{name}' must say where its value comes from"
+            self.error(self.places.key(path), "secret-in-config", message, hint)
+            return None
+        good = self.table(path, value, SECRET, f"secret '{name}'")
+        if len(value) != 1 and not set(value) - set(SECRET):
+            self.error(self.places.key(path), "bad-secret", f"secret '{name}' needs either 'command' or 'var'", hint)
+        if not good:
+            return None
+        return SecretSource(name=name, command=tuple(good.get("command", ())), var=good.get("var"))
+
+
+def _found(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f"'{shown(masked(value))}'" if value else "an empty text"
+    if isinstance(value, int | float):
+        return f"the number {shown(str(value))}"
+    if isinstance(value, list):
+        return "a list"
+    return "a table" if isinstance(value, dict) else "a date or time"

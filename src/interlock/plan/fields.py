@@ -1,0 +1,194 @@
+"""Typed reading of YAML nodes: each reader returns the value, or UNSET after reporting what is wrong.
+
+Guarantee: a wrong type, an unknown key or a value out of bounds is reported at its place with what was
+expected and what was found; where text is wanted the source text of any scalar is taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from msgspec import UNSET, UnsetType
+
+from interlock.model.workflow import Place
+from interlock.plan.diagnose import Source, shown, suggest
+from interlock.plan.durations import FORMS, DurationError, parse_duration
+from interlock.plan.scalars import NumberError, describe, resolve
+from interlock.plan.yaml import Entry, Mapping, Node, Scalar
+from interlock.plan.yaml import Sequence as ListNode
+
+T = TypeVar("T")
+_LARGEST: Final = 2**53
+
+
+class Fields:
+    """One mapping whose keys must be among `known`; the rest is reported at once."""
+
+    def __init__(self, source: Source, node: Mapping, what: str, known: Sequence[str]) -> None:
+        self.source = source
+        self.what = what
+        self.place = node.place
+        self._entries: dict[str, Entry] = {}
+        for entry in node.entries:
+            name = entry.key.text
+            if name in known:
+                self._entries[name] = entry
+            else:
+                source.error(
+                    entry.key.place, "unknown-key", f"unknown key '{shown(name)}' in {what}", suggest(name, known)
+                )
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._entries
+
+    def keys(self) -> set[str]:
+        """Return the known keys that stand there."""
+        return set(self._entries)
+
+    def node(self, key: str) -> Node | None:
+        """Return the value of `key` as written."""
+        entry = self._entries.get(key)
+        return entry.value if entry else None
+
+    def place_of(self, key: str) -> Place:
+        """Return where `key` stands, else where the mapping starts."""
+        entry = self._entries.get(key)
+        return entry.key.place if entry else self.place
+
+    def read(self, key: str, reader: Callable[[Source, Node, str], T | UnsetType]) -> T | UnsetType:
+        """Return what `reader` makes of the value of `key`, UNSET when it is not there."""
+        entry = self._entries.get(key)
+        return UNSET if entry is None else reader(self.source, entry.value, f"'{key}'")
+
+    def require(self, *keys: str) -> bool:
+        """Report each of `keys` that is missing."""
+        missing = [key for key in keys if key not in self._entries]
+        for key in missing:
+            self.source.error(self.place, "missing-key", f"{self.what} needs '{key}'")
+        return not missing
+
+
+def wrong(source: Source, node: Node, what: str, wanted: str, hint: str = "") -> UnsetType:
+    """Report that `node` is not what was wanted."""
+    source.error(node.place, "wrong-type", f"{what} must be {wanted}, not {describe(node)}", hint)
+    return UNSET
+
+
+def text(source: Source, node: Node, what: str) -> str | UnsetType:
+    """Read text: the source text of any scalar but an empty one."""
+    if not isinstance(node, Scalar) or not node.text:
+        return wrong(source, node, what, "text")
+    if "\0" in node.text:
+        source.error(
+            node.place, "nul-character", f"{what} holds a NUL character", "no command or file name can hold one"
+        )
+        return UNSET
+    return node.text
+
+
+def choice(options: Sequence[str]) -> Callable[[Source, Node, str], str | UnsetType]:
+    """Make a reader of one of `options`."""
+
+    def read(source: Source, node: Node, what: str) -> str | UnsetType:
+        if isinstance(node, Scalar) and node.text in options:
+            return node.text
+        word = node.text if isinstance(node, Scalar) else ""
+        wanted = "one of " + ", ".join(options) if len(options) > 1 else f"'{options[0]}'"
+        return wrong(source, node, what, wanted, suggest(word, options) if word else "")
+
+    return read
+
+
+def integer(low: int, high: int | None = None) -> Callable[[Source, Node, str], int | UnsetType]:
+    """Make a reader of a whole number within bounds."""
+    top = _LARGEST if high is None else high
+    wanted = f"a whole number from {low} to {high}" if high is not None else f"a whole number of at least {low}"
+
+    def read(source: Source, node: Node, what: str) -> int | UnsetType:
+        value = _resolved(node)
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= top:
+            return wrong(source, node, what, wanted)
+        return value
+
+    return read
+
+
+def number(low: float, *, above: bool = False) -> Callable[[Source, Node, str], float | UnsetType]:
+    """Make a reader of a finite number of at least `low`, or strictly above it."""
+    wanted = f"a number {'above' if above else 'of at least'} {low:g}"
+
+    def read(source: Source, node: Node, what: str) -> float | UnsetType:
+        value = _resolved(node)
+        if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > _LARGEST:
+            return wrong(source, node, what, wanted)
+        if not math.isfinite(value) or value < low or (above and value == low):
+            return wrong(source, node, what, wanted)
+        return float(value)
+
+    return read
+
+
+def boolean(source: Source, node: Node, what: str) -> bool | UnsetType:
+    """Read true or false."""
+    value = _resolved(node)
+    if isinstance(value, bool):
+        return value
+    looks = isinstance(node, Scalar) and node.text.casefold() in {"yes", "no", "on", "off", "true", "false"}
+    return wrong(source, node, what, "true or false", "write true or false, unquoted" if looks else "")
+
+
+def duration(source: Source, node: Node, what: str) -> int | UnsetType | None:
+    """Read a duration in milliseconds; `none` is None."""
+    if not isinstance(node, Scalar) or not node.text:
+        return wrong(source, node, what, "a duration", FORMS)
+    try:
+        return parse_duration(node.text)
+    except DurationError as error:
+        source.error(node.place, "bad-duration", f"{what}: '{shown(node.text)}' {error}", FORMS)
+        return UNSET
+
+
+def texts(source: Source, node: Node, what: str) -> tuple[str, ...] | UnsetType:
+    """Read a list of texts."""
+    if not isinstance(node, ListNode):
+        hint = "write it as a list: [" + shown(node.text) + "]" if isinstance(node, Scalar) and node.text else ""
+        return wrong(source, node, what, "a list", hint)
+    read = [text(source, item, f"an entry of {what}") for item in node.items]
+    return UNSET if UNSET in read else tuple(entry for entry in read if entry is not UNSET)
+
+
+def names(source: Source, node: Node, what: str) -> tuple[str, ...] | UnsetType:
+    """Read a list of distinct texts."""
+    read = texts(source, node, what)
+    if read is UNSET or not isinstance(node, ListNode):
+        return UNSET
+    for index, name in enumerate(read):
+        if name in read[:index]:
+            source.error(node.items[index].place, "duplicate-entry", f"'{shown(name)}' stands twice in {what}")
+    return read
+
+
+def joined(words: Sequence[str]) -> str:
+    """Return `a`, `a and b`, `a, b and c`."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def mapping(source: Source, node: Node, what: str) -> Mapping | UnsetType:
+    """Read a mapping."""
+    return node if isinstance(node, Mapping) else wrong(source, node, what, "a mapping")
+
+
+def sequence(source: Source, node: Node, what: str) -> ListNode | UnsetType:
+    """Read a list."""
+    return node if isinstance(node, ListNode) else wrong(source, node, what, "a list")
+
+
+def _resolved(node: Node) -> object:
+    if not isinstance(node, Scalar):
+        return node
+    try:
+        return resolve(node)
+    except NumberError:
+        return node

@@ -1,0 +1,57 @@
+"""References: `params.<name>` and `steps.<id>.output(.<name>|[<int>])*`. Nothing else parses.
+
+Guarantee: parsing what `unparse` wrote gives the same reference, and a reference keeps the author's text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from interlock.model.plan import Reference
+
+STEP_ID: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+PARAM_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+GRAMMAR: Final = "write 'params.<name>' or 'steps.<id>.output', which '.name' and '[0]' may follow"
+_PARAM: Final = re.compile(rf"params\.({PARAM_NAME.pattern})")
+_STEP: Final = re.compile(rf"steps\.({STEP_ID.pattern})\.output((?:\.{STEP_ID.pattern}|\[(?:0|[1-9][0-9]{{0,8}})\])*)")
+_PART: Final = re.compile(rf"\.({STEP_ID.pattern})|\[([0-9]+)\]")
+_LONGEST: Final = 1_000
+
+
+class ReferenceSyntaxError(ValueError):
+    """The text is not a reference; `hint` says how one is written."""
+
+    def __init__(self, message: str, hint: str = GRAMMAR) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def parse_reference(text: str) -> Reference:
+    """Return `text` parsed. Raises ReferenceSyntaxError."""
+    if len(text) > _LONGEST:
+        raise ReferenceSyntaxError(f"is longer than {_LONGEST} characters")
+    if found := _PARAM.fullmatch(text):
+        return Reference(text=text, root="params", name=found[1])
+    if found := _STEP.fullmatch(text):
+        path = tuple(name or int(index) for name, index in _PART.findall(found[2]))
+        return Reference(text=text, root="steps", name=found[1], path=path)
+    raise ReferenceSyntaxError("is not a reference", _hint(text))
+
+
+def unparse(reference: Reference) -> str:
+    """Return the canonical text of `reference`."""
+    if reference.root == "params":
+        return f"params.{reference.name}"
+    tail = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in reference.path)
+    return f"steps.{reference.name}.output{tail}"
+
+
+def _hint(text: str) -> str:
+    if "{{" in text or text.startswith("$"):
+        return f"references are bare, without '${{{{ }}}}': {GRAMMAR}"
+    if re.fullmatch(r"params\.[A-Za-z0-9_]+[.\[].*", text):
+        return "a param is passed whole: 'params.<name>'"
+    if found := re.fullmatch(rf"steps\.({STEP_ID.pattern})(?:\.(?!output\b).*)?", text):
+        return f"did you mean 'steps.{found[1]}.output'?"
+    return GRAMMAR

@@ -1,0 +1,167 @@
+"""Workflow + configuration + the world -> Plan. All questions to the world go through `Sources`.
+
+Guarantees: never raises for bad input; every fault is reported in one pass at the place that caused it;
+what this version cannot run gets one error a place with the code `not-supported-yet`; a plan comes out
+exactly when there is no error, and holds names of secrets only.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import UNSET
+
+from interlock.errors import Diagnostic
+from interlock.model.plan import FORMAT, Command, EnvGroup, Gate, Map, Plan, PythonFunction, Retry, Step
+from interlock.model.workflow import Place, StepDecl, Workflow
+from interlock.plan.config import DEFAULT_TIMEOUT_MS, Config
+from interlock.plan.diagnose import Source, shown, suggest
+from interlock.plan.freeze import limit_faults
+from interlock.plan.resolve_target import TargetResolver
+from interlock.plan.sources import Missing, Sources
+from interlock.plan.unsupported import report_unsupported
+
+
+class Resolved(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome. `plan` is None exactly when one of `diagnostics` is an error."""
+
+    plan: Plan | None
+    diagnostics: tuple[Diagnostic, ...]
+
+
+def resolve(workflow: Workflow, config: Config, sources: Sources) -> Resolved:
+    """Read what the workflow names and lay the configuration under it."""
+    source = Source(workflow.file, workflow.lines)
+    resolver = _Resolver(workflow, config, sources, source)
+    steps = tuple(resolver.step(decl) for decl in workflow.steps)
+    plan = None if source.failed else resolver.plan(steps)
+    for code, message, hint in limit_faults(plan) if plan else ():
+        source.error(Place(line=1, column=1), code, message, hint)
+    return Resolved(plan=None if source.failed else plan, diagnostics=source.diagnostics())
+
+
+class _Resolver:
+    """One pass over one workflow. Methods report what is wrong and return what they can."""
+
+    def __init__(self, workflow: Workflow, config: Config, sources: Sources, source: Source) -> None:
+        self.workflow = workflow
+        self.config = config
+        self.sources = sources
+        self.source = source
+        self.groups: dict[str, EnvGroup] = {}
+        self.folders: dict[str, str | Missing] = {}
+        self.targets = TargetResolver(workflow, config, sources, source)
+
+    def plan(self, steps: tuple[Step, ...]) -> Plan:
+        workflow, targets = self.workflow, self.targets
+        calls_python = any(isinstance(step.target, PythonFunction) for step in steps)
+        return Plan(
+            format=FORMAT,
+            name=workflow.name,
+            source=self.sources.source(),
+            source_sha256=workflow.source_sha256,
+            description=workflow.description,
+            params=workflow.params,
+            steps=steps,
+            budget=workflow.budget,
+            shell=targets.shell if targets.uses_shell else None,
+            project=self.sources.project(),
+            python=targets.python if calls_python and isinstance(targets.python, tuple) else (),
+            python_path=self.sources.python_path() if calls_python else (),
+            env_groups=tuple(self.groups[name] for name in sorted(self.groups)),
+            limits=self.config.plan_limits(),
+            notices=workflow.notices,
+        )
+
+    def step(self, decl: StepDecl) -> Step:
+        report_unsupported(decl, self.source)
+        self.check_engines(decl)
+        settings = decl.settings
+        timeout_ms, idle_timeout_ms = self.timeouts(decl)
+        return Step(
+            id=decl.id,
+            needs=decl.needs,
+            explicit_needs=decl.explicit_needs,
+            routers=decl.routers,
+            target=self.targets.target(decl),
+            map=self.map(decl),
+            route=decl.route,
+            inputs=decl.inputs,
+            output_schema_json=decl.output_schema_json,
+            gate=self.gate(decl),
+            retry=Retry() if settings.retry is UNSET else settings.retry,
+            on_error="fail" if settings.on_error is UNSET else settings.on_error,
+            timeout_ms=timeout_ms,
+            idle_timeout_ms=idle_timeout_ms,
+            env=self.env(decl),
+            cwd=self.cwd(decl),
+            effects="internal" if settings.effects is UNSET else settings.effects,
+            probe=self.probe(decl),
+            line=decl.place.line,
+        )
+
+    def timeouts(self, decl: StepDecl) -> tuple[int | None, int | None]:
+        """Return the step's timeouts with the configuration's and the built-in ones under them."""
+        own, run = decl.settings, self.config.run
+        timeout_ms = run.timeout_ms if own.timeout_ms is UNSET else own.timeout_ms
+        idle_ms = run.idle_timeout_ms if own.idle_timeout_ms is UNSET else own.idle_timeout_ms
+        return (
+            DEFAULT_TIMEOUT_MS if timeout_ms is UNSET else timeout_ms,
+            None if idle_ms is UNSET else idle_ms,
+        )
+
+    def map(self, decl: StepDecl) -> Map | None:
+        written = decl.map
+        if written is None:
+            return None
+        return Map(
+            over=written.over,
+            concurrency=written.concurrency,
+            # a merge was reported, so the plan never gets out
+            reducer="collect" if written.reducer == "merge" else written.reducer,
+            item_schema_json=written.item_schema_json,
+        )
+
+    def gate(self, decl: StepDecl) -> Gate | None:
+        if decl.gate is None or decl.gate.check is None:
+            return None
+        return Gate(check=self.targets.command(decl.gate.check), each=decl.gate.each)
+
+    def probe(self, decl: StepDecl) -> Command | None:
+        probe = decl.settings.probe
+        if probe is UNSET:
+            return None
+        if decl.settings.effects != "external":
+            message = f"the probe of '{decl.id}' is never asked: its effects are not external"
+            place = decl.places.get("probe", probe.place)
+            self.source.warning(place, "idle-probe", message, "add 'effects: external', or remove 'probe'")
+        return self.targets.command(probe)
+
+    def check_engines(self, decl: StepDecl) -> None:
+        named = [("engine", decl.settings.engine), ("gate.judge", decl.gate.judge if decl.gate else None)]
+        for key, name in named:
+            if isinstance(name, str) and name not in self.config.engines:
+                hint = suggest(name, self.config.engines) or f"add [engines.{shown(name)}] to interlock.toml"
+                message = f"no engine is named '{shown(name)}'"
+                self.source.error(decl.places.get(key, decl.place), "unknown-engine", message, hint)
+
+    def env(self, decl: StepDecl) -> tuple[str, ...]:
+        names = () if decl.settings.env is UNSET else decl.settings.env
+        for index, name in enumerate(names):
+            if name in self.config.env:
+                self.groups[name] = self.config.env[name]
+                continue
+            place = decl.places.get(f"env[{index}]") or decl.places.get("env", decl.place)
+            hint = suggest(name, self.config.env) or f"add [env.{shown(name)}] to interlock.toml"
+            self.source.error(place, "unknown-env", f"no env group is named '{shown(name)}'", hint)
+        return names
+
+    def cwd(self, decl: StepDecl) -> str:
+        written = "." if decl.settings.cwd is UNSET else decl.settings.cwd
+        if written not in self.folders:
+            self.folders[written] = self.sources.folder(written)
+        found = self.folders[written]
+        if isinstance(found, Missing):
+            place = decl.places.get("cwd", decl.place)
+            self.source.error(place, "bad-cwd", f"folder '{shown(written)}' {found.reason}", found.hint)
+            return written
+        return found

@@ -1,0 +1,13 @@
+"""Just enough of the shell's grammar to warn of a pipe whose failure a plain `sh` would not notice."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_PART: Final = re.compile(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"|(?<![^\s;&|()])#[^\n]*|\|\|?&?|.", re.DOTALL)
+
+
+def has_pipe(text: str) -> bool:
+    """Tell whether `text` has a `|` that is neither quoted, in a comment, nor part of `||`."""
+    return any(match.group() in {"|", "|&"} for match in _PART.finditer(text))

@@ -1,0 +1,39 @@
+"""Time, the only place that asks for it."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Three clocks: wall for people, monotonic for timeouts (stops in sleep), boot for leases (does not)."""
+
+    def wall_ms(self) -> int:
+        """Epoch milliseconds."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds that stop while the machine sleeps."""
+        ...
+
+    def boot_ms(self) -> int:
+        """Milliseconds since boot, sleep included."""
+        ...
+
+
+class SystemClock:
+    """The host's clocks."""
+
+    def wall_ms(self) -> int:
+        """Epoch milliseconds."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds that stop while the machine sleeps."""
+        return time.monotonic_ns() // 1_000_000
+
+    def boot_ms(self) -> int:
+        """Milliseconds since boot, sleep included; the monotonic clock where the host has no boot clock."""
+        clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+        return time.clock_gettime_ns(clock) // 1_000_000

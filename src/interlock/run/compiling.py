@@ -1,0 +1,79 @@
+"""Workflow file -> plan: reading, compiling and resolving in one call; what can't be read is a diagnostic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from interlock.errors import Diagnostic
+from interlock.model.plan import Plan
+from interlock.model.workflow import Place
+from interlock.plan.compile import compile_workflow
+from interlock.plan.config import Config
+from interlock.plan.diagnose import Source, did_you_mean
+from interlock.plan.resolve import resolve
+from interlock.run.project import ProjectPaths
+from interlock.run.sources import FileSources
+
+_MOST_BYTES: Final = 1_048_576 + 1
+"""One more than a workflow may have, so that the compiler sees that it is too large."""
+
+
+def load_workflow(path: Path, project: ProjectPaths, config: Config) -> tuple[Plan | None, tuple[Diagnostic, ...]]:
+    """Return the plan of the workflow at `path`, None when a diagnostic is an error. Writes nothing."""
+    text = _read(path)
+    if isinstance(text, Source):
+        return None, text.diagnostics()
+    compiled = compile_workflow(text, str(path))
+    if compiled.workflow is None:
+        return None, compiled.diagnostics
+    resolved = resolve(compiled.workflow, config, FileSources(path, project))
+    return resolved.plan, tuple(sorted({*compiled.diagnostics, *resolved.diagnostics}))
+
+
+def _read(path: Path) -> bytes | Source:
+    source = Source(str(path), ())
+    start = Place(line=1, column=1)
+    try:
+        if path.is_dir():
+            source.error(start, "not-a-file", "this is a folder, not a workflow", "name a Markdown file in it")
+            return source
+        with path.open("rb") as stream:
+            return stream.read(_MOST_BYTES)
+    except FileNotFoundError:
+        source.error(start, "no-such-file", "there is no such file", _near(path))
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        source.error(start, "unreadable", f"can't read the workflow: {why.lower()}", "make the file readable")
+    return source
+
+
+def _near(path: Path) -> str:
+    """Suggest a workflow of nearly that name in the same folder."""
+    try:
+        beside = [entry.name for entry in path.parent.glob("*.md")]
+    except OSError:
+        return ""
+    return did_you_mean(path.name, beside) or "check the path"
+
+
+def workflow_files(paths: Sequence[Path]) -> list[Path]:
+    """Return the files named and the workflow files below the folders named, each once, in order."""
+    found: dict[Path, None] = {}
+    for path in paths:
+        if path.is_dir():
+            found.update(dict.fromkeys(p for p in sorted(path.rglob("*.md")) if _is_workflow(p)))
+        else:
+            found[path] = None
+    return list(found)
+
+
+def _is_workflow(path: Path) -> bool:
+    """Tell whether a Markdown file opens with front matter that has `steps:`; other notes are left alone."""
+    try:
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
+    except OSError:
+        return False
+    head = text.partition("\n---")[0]
+    return head.startswith("---") and "\nsteps:" in head

@@ -1,0 +1,40 @@
+"""Reading the configuration files of a project. A file that is not there is an empty configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from interlock.errors import ConfigError, Diagnostic
+from interlock.model.workflow import Place
+from interlock.plan.config import Config, check_config, merge_config
+from interlock.plan.config_parse import parse_config
+from interlock.plan.diagnose import Source
+from interlock.run.project import ProjectPaths
+
+
+def load_config(paths: ProjectPaths) -> tuple[Config, tuple[Diagnostic, ...]]:
+    """Return the project's configuration over the user's, with everything that is wrong in either."""
+    user, project = (_read(path) for path in paths.config_files)
+    config = merge_config(user[0], project[0])
+    return config, tuple(sorted({*user[1], *project[1], *check_config(config)}))
+
+
+def require_config(paths: ProjectPaths) -> Config:
+    """Return the configuration. Raises ConfigError when any of it is wrong."""
+    config, diagnostics = load_config(paths)
+    if any(found.severity == "error" for found in diagnostics):
+        raise ConfigError(diagnostics)
+    return config
+
+
+def _read(path: Path) -> tuple[Config, tuple[Diagnostic, ...]]:
+    try:
+        text = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return Config(), ()
+    except OSError as error:
+        source = Source(str(path), ())
+        message = f"can't read the configuration: {(error.strerror or str(error)).lower()}"
+        source.error(Place(line=1, column=1), "unreadable", message, "make the file readable, or move it away")
+        return Config(), source.diagnostics()
+    return parse_config(text, str(path))

@@ -1,0 +1,128 @@
+"""From a run's id to its end: lease, plan, leftovers, snapshot, loop, release. One path for every way to go on."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
+
+import msgspec
+
+from interlock.decide.reopen import close_lost, divergences
+from interlock.decide.schedule import Now
+from interlock.errors import DispatchRefusedError, InterlockError
+from interlock.model import events as ev
+from interlock.model.events import Process
+from interlock.model.plan import Plan
+from interlock.model.run import Lease, Snapshot
+from interlock.plan.freeze import thaw
+from interlock.run.clock import Clock
+from interlock.run.executor import Executor
+from interlock.run.lease import Host, acquire
+from interlock.run.load import restore
+from interlock.run.loop import Loop, Observer, Opening, Stop
+from interlock.store.base import Store
+
+
+class World(msgspec.Struct, frozen=True, kw_only=True):
+    """What the host gives a driver; the composition root fills it in."""
+
+    store: Store
+    clock: Clock
+    host: Host
+    alive: Callable[[Process], bool]
+    end_leftovers: Callable[[str, Collection[Process], str | None], int]
+    executor: Callable[[Plan, Lease], Executor]
+    map_concurrency: int
+    guard: Callable[[Loop], AbstractContextManager[None]]
+    """Lets signals reach the loop while it drives."""
+
+
+class Driven(msgspec.Struct, frozen=True):
+    """How a drive ended."""
+
+    snap: Snapshot
+    stop: Stop | None
+
+
+def drive(
+    world: World,
+    run_id: str,
+    openings: Sequence[Opening],
+    *,
+    observe: Observer,
+    lease: Lease | None = None,
+    timeout_ms: int | None = None,
+    settle_only: bool = False,
+) -> Driven:
+    """Take the lease (unless given) and drive the run. Raises InterlockError; the lease is released on every path."""
+    lease = lease or acquire(world.store, run_id, world.host, world.clock, world.alive)
+    held = [lease]
+    try:
+        return _drive(world, held, openings, observe, timeout_ms, settle_only=settle_only)
+    finally:
+        with contextlib.suppress(InterlockError):
+            world.store.release(held[0])
+
+
+def _drive(
+    world: World,
+    held: list[Lease],
+    openings: Sequence[Opening],
+    observe: Observer,
+    timeout_ms: int | None,
+    *,
+    settle_only: bool,
+) -> Driven:
+    store, lease = world.store, held[0]
+    store.take_spool(lease.run_id)
+    loaded = store.load(lease.run_id)
+    plan = thaw(loaded.plan_json, loaded.run.plan_hash, lease.run_id)
+    check_params(plan, loaded.run.params_json, lease.run_id)
+    world.end_leftovers(lease.run_id, [row.process for row in loaded.open if row.process is not None], lease.holder)
+    snap, recorded = restore(plan, loaded, store.units(lease.run_id))
+    with _closing(world.executor(plan, lease)) as executor:
+        loop = Loop(
+            snap=snap,
+            lease=lease,
+            store=store,
+            executor=executor,
+            clock=world.clock,
+            observe=observe,
+            map_concurrency=world.map_concurrency,
+            timeout_ms=timeout_ms,
+        )
+        with world.guard(loop):
+            loop.drive([close_lost, _compare(recorded), *openings], settle_only=settle_only)
+        held[0] = loop.lease
+    if loop.error is not None:
+        raise loop.error
+    return Driven(snap, loop.stop)
+
+
+def _compare(recorded: dict[tuple[int, int], str]) -> Opening:
+    def opening(snap: Snapshot, now: Now) -> list[ev.Event]:
+        return divergences(snap, recorded, now)
+
+    return opening
+
+
+@contextlib.contextmanager
+def _closing(executor: Executor) -> Iterator[Executor]:
+    try:
+        yield executor
+    finally:
+        executor.close()
+
+
+def check_params(plan: Plan, params_json: bytes, run_id: str) -> None:
+    """Refuse a run whose stored parameters are not those that its plan declares."""
+    given = set(msgspec.json.decode(params_json))
+    declared = {param.name for param in plan.params}
+    required = {param.name for param in plan.params if param.required}
+    if not given <= declared or not required <= given:
+        raise DispatchRefusedError(
+            "params-mismatch",
+            f"the parameters stored for run {run_id} do not fit its plan",
+            f"start anew: interlock run {plan.source}",
+        )

@@ -1,0 +1,103 @@
+"""Who drives a run: taking, judging and keeping the lease.
+
+A lease is claimable when it was released, when its holder is provably dead (same boot and PID namespace,
+process gone), or when it expired: by the boot clock on one boot, by the wall clock across boots, where one
+that claims more than twice the term is bogus. No command is ever needed to unlock.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from interlock.errors import LeaseHeldError, UsageError
+from interlock.model.events import Process
+from interlock.model.run import Lease
+from interlock.run.clock import Clock
+from interlock.store.base import Store
+
+TERM_MS: Final = 90_000
+RENEW_MS: Final = 20_000
+_TRIES: Final = 5
+
+
+class Host(msgspec.Struct, frozen=True):
+    """Where and as whom this driver runs."""
+
+    process: Process
+    pid_namespace: str
+    name: str
+
+
+def claimable(lease: Lease, host: Host, clock: Clock, alive: Callable[[Process], bool]) -> bool:
+    """Tell whether another driver may take the lease over."""
+    if lease.released:
+        return True
+    if lease.boot_id != host.process.boot_id:
+        left = lease.expires_ms - clock.wall_ms()
+        return left <= 0 or left > 2 * TERM_MS
+    if lease.expires_boot_ms <= clock.boot_ms():
+        return True
+    if lease.pid_namespace != host.pid_namespace:
+        return False
+    return not alive(Process(lease.pid, lease.start_ticks, lease.boot_id))
+
+
+def fresh(run_id: str, term: int, host: Host, clock: Clock) -> Lease:
+    """Return a new lease of ours."""
+    now, boot = clock.wall_ms(), clock.boot_ms()
+    return Lease(
+        run_id=run_id,
+        holder=secrets.token_hex(8),
+        term=term,
+        pid=host.process.pid,
+        start_ticks=host.process.start_ticks,
+        boot_id=host.process.boot_id,
+        pid_namespace=host.pid_namespace,
+        host=host.name,
+        since_ms=now,
+        renewed_ms=now,
+        expires_ms=now + TERM_MS,
+        expires_boot_ms=boot + TERM_MS,
+    )
+
+
+def renewed(lease: Lease, clock: Clock) -> Lease:
+    """Return the lease with its times moved on."""
+    now, boot = clock.wall_ms(), clock.boot_ms()
+    return msgspec.structs.replace(lease, renewed_ms=now, expires_ms=now + TERM_MS, expires_boot_ms=boot + TERM_MS)
+
+
+def acquire(store: Store, run_id: str, host: Host, clock: Clock, alive: Callable[[Process], bool]) -> Lease:
+    """Take the run's lease. Raises LeaseHeldError naming the holder."""
+    held: Lease | None = None
+    for _ in range(_TRIES):
+        held = store.read_lease(run_id)
+        if held is None:
+            raise UsageError("run-not-found", f"no run '{run_id}' in this journal", "see them: interlock list")
+        if not claimable(held, host, clock, alive):
+            break
+        lease = fresh(run_id, held.term + 1, host, clock)
+        if store.take_lease(lease, held):
+            return lease
+    raise held_error(run_id, held)
+
+
+def held_error(run_id: str, held: Lease | None) -> LeaseHeldError:
+    """Return the error that tells who drives the run."""
+    if held is None:
+        return LeaseHeldError("lease-held", f"run {run_id} is being taken over by another driver", "try again")
+    since, until = _clock_text(held.since_ms), _clock_text(held.expires_ms)
+    return LeaseHeldError(
+        "lease-held",
+        f"run {run_id} is driven by pid {held.pid} on {held.host} since {since}, lease until {until}",
+        f"watch it: interlock events {run_id} --follow; stop it for good: interlock abandon {run_id}",
+    )
+
+
+def _clock_text(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -1,0 +1,190 @@
+"""The executor of one machine: commands in threads, Python functions in warm workers, one thread that waits for all.
+
+`wait` is one epoll over the workers and one eventfd, which threads and `wake` write. Guarantees: every started
+request ends in exactly one Outcome; after `close` no process that was started here is left.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from interlock.dispatch.base import Job, Outcome, Report, Request
+from interlock.dispatch.clean_env import clean
+from interlock.dispatch.log import RunLog
+from interlock.dispatch.markers import Marker
+from interlock.dispatch.process import CommandRunner
+from interlock.dispatch.python import PythonPool
+from interlock.dispatch.python_link import Interpreter
+from interlock.dispatch.reaper import Reaper
+from interlock.dispatch.reaper_main import sweep
+from interlock.dispatch.redact_base import ResolvedEnv
+from interlock.model.events import Process
+from interlock.model.plan import PythonFunction
+
+_EVENTS: Final = 1_024
+_GATHER_S: Final = 0.001
+_GATHER_MS: Final = 1
+"""Only units that took no longer than this are gathered: for slower ones the wait would cost more than a commit."""
+_GATHER_FROM: Final = 4
+"""In flight: below, one commit for each outcome costs less than waiting for company."""
+_GATHER_SHARE: Final = 0.75
+
+
+class LocalExecutor:
+    """A body of `run.executor.Executor`, and the owner of `log`. Used by one thread, but for `wake`."""
+
+    def __init__(
+        self,
+        *,
+        python: Sequence[str],
+        python_path: Sequence[str],
+        env_for: Callable[[Job], ResolvedEnv],
+        marker: Marker,
+        log: RunLog,
+        scratch: Path,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        base = clean(os.environ if environ is None else environ)
+        self._marker = marker
+        self._log = log
+        self._reaper = Reaper(marker, base)
+        self._ready: list[Report] = []
+        self._posted: deque[Report | Callable[[], None]] = deque()
+        self._signalled = False
+        self._woken = False
+        self._closed = False
+        self._used_python = False
+        self._pace_s = 0.0
+        self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._poller = select.epoll()
+        self._poller.register(self._event, select.EPOLLIN)
+        self._commands = CommandRunner(self._post, env_for, log, scratch, marker, environ=environ, reaper=self._reaper)
+        self._pool = PythonPool(
+            interpreter=Interpreter(tuple(python), tuple(python_path), base),
+            env_for=env_for,
+            marker=marker,
+            log=log,
+            poller=self._poller,
+            report=self._ready.append,
+            post=self._post,
+        )
+
+    def capacity(self, job: Job, wanted: int) -> list[Process | None]:
+        """Offer warm workers for a Python function, new processes for all else."""
+        if wanted <= 0:
+            return []
+        if not isinstance(job.target, PythonFunction):
+            return [None] * wanted
+        self._reaper.start()
+        self._used_python = True
+        return self._pool.offer(wanted)
+
+    def start(self, requests: list[Request]) -> None:
+        """Begin the attempts."""
+        now, now_ms = time.monotonic(), time.time_ns() // 1_000_000
+        for request in requests:
+            if isinstance(request.job.target, PythonFunction):
+                self._pool.start(request, now, now_ms)
+            else:
+                self._commands.start(request)
+        self._pool.take_back()
+
+    def wait(self, timeout_s: float | None) -> list[Report]:
+        """Return what has happened. Many short units in flight are gathered, for fewer and bigger commits."""
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            self._poll(0.0 if self._ready else until)
+            if self._woken or self._ready or (until is not None and time.monotonic() >= until):
+                break
+        self._woken = False
+        self._gather()
+        ready = self._ready.copy()
+        self._ready.clear()
+        return ready
+
+    def _gather(self) -> None:
+        first = self._ready[0] if self._ready else None
+        if type(first) is not Outcome or not first.is_json or first.ended_at - first.started_at > _GATHER_MS:
+            return
+        total = len(self._ready) + self._pool.in_flight
+        if total < _GATHER_FROM:
+            return
+        before = 0
+        while before < len(self._ready) < total * _GATHER_SHARE:
+            before = len(self._ready)
+            self._poll(time.monotonic() + _GATHER_S)
+
+    def _poll(self, until: float | None) -> None:
+        """Handle what is there, waiting until something is, or the earlier of `until` and the pool's next tick."""
+        now = time.monotonic()
+        due = self._pool.next_tick if until is None else min(until, self._pool.next_tick)
+        events = self._poller.poll(None if due == float("inf") else max(0.0, due - now), _EVENTS)
+        now_ms = time.time_ns() // 1_000_000
+        sockets = self._pool.sockets
+        answers = []
+        for fd, mask in events:
+            if fd in sockets:
+                answers.append((fd, mask))
+            elif fd == self._event:
+                self._take_posted()
+            else:
+                self._pool.on_handler(fd)
+        for fd, mask in answers:
+            peer = sockets.get(fd)
+            if peer is not None:
+                self._pool.on_socket(peer, mask, now_ms)
+        if self._pool.next_tick <= now or not events:
+            self._pool.tick(time.monotonic())
+
+    def _take_posted(self) -> None:
+        os.eventfd_read(self._event)
+        # before the queue is read: what is posted from here on writes the eventfd again
+        self._signalled = False
+        while self._posted:
+            entry = self._posted.popleft()
+            if callable(entry):
+                entry()
+            else:
+                self._ready.append(entry)
+
+    def _post(self, entry: Report | Callable[[], None]) -> None:
+        """Hand over from another thread."""
+        self._posted.append(entry)
+        if not self._signalled:
+            self._signalled = True
+            self._signal()
+
+    def _signal(self) -> None:
+        if not self._closed:
+            os.eventfd_write(self._event, 1)
+
+    def cancel(self, dispatches: list[str] | None, grace_s: float) -> None:
+        """Ask attempts (None: all) to end."""
+        self._commands.cancel(dispatches, grace_s)
+        self._pool.cancel(None if dispatches is None else frozenset(dispatches), grace_s)
+
+    def wake(self) -> None:
+        """Make `wait` return."""
+        self._woken = True
+        self._signal()
+
+    def close(self) -> None:
+        """End everything. Idempotent."""
+        if self._closed:
+            return
+        self._pool.close()
+        self._commands.close()
+        if self._used_python:
+            prefix = self._marker.prefix.encode()
+            sweep(lambda value: any(mark.startswith(prefix) for mark in value.split(b" ")))
+        self._reaper.close()
+        self._log.close()
+        self._closed = True
+        self._poller.close()
+        os.close(self._event)

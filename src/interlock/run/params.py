@@ -1,0 +1,37 @@
+"""What a caller gives for a run's parameters, and reading a parameters file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from interlock.errors import UsageError
+from interlock.model.plan import Param
+
+
+class ParamsInput(msgspec.Struct, frozen=True, kw_only=True):
+    """Parameters as given: texts of `-p name=value`, a JSON or YAML file, and values from Python."""
+
+    cli: Sequence[tuple[str, str]] = ()
+    file: Path | None = None
+    values: Mapping[str, Any] | None = None
+
+
+NO_PARAMS: Final = ParamsInput()
+
+
+def read_params(file: Path | None, params: Sequence[Param]) -> Mapping[str, Any] | None:
+    """Return what the file holds, None without one. Raises UsageError."""
+    if file is None:
+        return None
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError("params-file", f"can't read {file}: {reason}", "name a readable JSON or YAML file") from error
+    from interlock.plan.params import parse_params_file  # noqa: PLC0415 - heavy: YAML
+
+    return parse_params_file(data, str(file), params)

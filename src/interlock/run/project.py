@@ -1,0 +1,192 @@
+"""Where a project is, and its state directory `.interlock/`.
+
+Guarantees: finding a project writes nothing; HOME itself and folders of other users are never taken for a
+project by search, and what was passed over is said in `notices`; the state directory is 0700, has a
+`.gitignore` of its own and a random id that, once there, never changes even when two processes make it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from interlock.errors import StoreError, UsageError
+
+CONFIG_NAME: Final = "interlock.toml"
+STATE_NAME: Final = ".interlock"
+_ID_BYTES: Final = 16
+
+
+class ProjectPaths(msgspec.Struct, frozen=True, kw_only=True):
+    """The places of one project. `config_files` are the user's and the project's, whether or not they exist."""
+
+    root: Path
+    state_dir: Path
+    journal: Path
+    logs: Path
+    config_files: tuple[Path, Path]
+    notices: tuple[str, ...] = ()
+
+
+def project_at(root: Path, notices: tuple[str, ...] = ()) -> ProjectPaths:
+    """Return the places of the project whose root is `root`, as given by the user. Raises UsageError."""
+    if not root.is_dir():
+        raise UsageError("no-such-folder", f"{root} is not a folder", "name the folder that the project is in")
+    root = root.resolve()
+    state = root / STATE_NAME
+    return ProjectPaths(
+        root=root,
+        state_dir=state,
+        journal=state / "journal.db",
+        logs=state / "logs",
+        config_files=(_user_config(), root / CONFIG_NAME),
+        notices=notices,
+    )
+
+
+def find_project(start: Path) -> ProjectPaths:
+    """Search from `start` up: nearest `interlock.toml` or `.interlock/`, else the git root, else `start`.
+
+    Raises UsageError when that leaves a folder with another user's configuration or state in it.
+    """
+    if not start.is_dir():
+        raise UsageError("no-such-folder", f"{start} is not a folder", "name a folder that exists")
+    start = start.resolve()
+    passed: dict[Path, str] = {}
+    git_root: Path | None = None
+    for folder in _upwards(start):
+        marker = next((name for name in (CONFIG_NAME, STATE_NAME) if _there(folder / name)), None)
+        is_git_root = _there(folder / ".git")
+        reason = _not_ours(folder, marker)
+        if reason is None:
+            if marker:
+                return project_at(folder, tuple(passed.values()))
+            git_root = folder if is_git_root else None
+        elif marker:
+            passed[folder] = f"{folder / marker} was passed over: {reason}"
+        if is_git_root or folder == _home():
+            break
+    root = git_root or start
+    _refuse_foreign(root)
+    return project_at(root, tuple(notice for folder, notice in passed.items() if folder != root))
+
+
+def _refuse_foreign(root: Path) -> None:
+    for path in (root / CONFIG_NAME, root / STATE_NAME):
+        if _there(path) and path.stat().st_uid != os.geteuid():
+            owner = path.stat().st_uid
+            message = f"{path} belongs to another user (uid {owner}) and could make you run their commands"
+            raise UsageError("foreign-project", message, f"if you trust it, say so: --project {root}")
+
+
+def _there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        # a folder that can't be looked into holds no project of ours
+        return False
+
+
+def _upwards(start: Path) -> Iterator[Path]:
+    yield start
+    yield from start.parents
+
+
+def _home() -> Path | None:
+    try:
+        return Path.home().resolve()
+    except (RuntimeError, OSError):
+        return None
+
+
+def _user_config() -> Path:
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    if os.path.isabs(base):  # noqa: PTH117 - a relative one has to be ignored, says the XDG specification
+        return Path(base) / "interlock" / "config.toml"
+    return (_home() or Path("/nonexistent")) / ".config" / "interlock" / "config.toml"
+
+
+def _not_ours(folder: Path, marker: str | None) -> str | None:
+    """Say why `folder` can't be the project's root, None when it can."""
+    if folder == _home():
+        return "your home folder is never a project by itself; use --project to say that it is"
+    for path in (folder, folder / marker) if marker else (folder,):
+        owner = path.stat().st_uid
+        if owner != os.geteuid():
+            return f"{path} belongs to another user (uid {owner}); use --project to trust it"
+    return None
+
+
+def read_project_id(paths: ProjectPaths) -> str:
+    """Return the project's random id, or an empty string as long as there is none. Writes nothing."""
+    try:
+        return (paths.state_dir / "id").read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def open_state(paths: ProjectPaths) -> str:
+    """Make sure that the state directory is there and writable; return the project's id. Raises StoreError."""
+    state = paths.state_dir
+    try:
+        state.mkdir(mode=0o700, exist_ok=True)
+        _keep_private(state)
+        _publish(state / ".gitignore", "*\n")
+        _publish(state / "id", secrets.token_hex(_ID_BYTES) + "\n")
+        paths.logs.mkdir(mode=0o700, exist_ok=True)
+    except FileExistsError as error:
+        raise StoreError(
+            "state-dir-blocked", f"{error.filename} is in the way: it is not a folder", "move it away"
+        ) from error
+    except OSError as error:
+        raise StoreError(
+            "state-dir-unwritable",
+            f"can't write to {state}: {(error.strerror or str(error)).lower()}",
+            "make the folder writable, free some space, or name another one with --project",
+        ) from error
+    project_id = read_project_id(paths)
+    if not project_id:
+        raise StoreError(
+            "project-id-damaged", f"{state / 'id'} can't be read or is empty", "remove it; a new id is made then"
+        )
+    return project_id
+
+
+def _keep_private(state: Path) -> None:
+    mode = stat.S_IMODE(state.stat().st_mode)
+    if mode & 0o077:
+        state.chmod(mode & 0o700)
+    if not os.access(state, os.W_OK | os.X_OK):
+        raise PermissionError(13, "permission denied", str(state))
+
+
+def _publish(path: Path, text: str) -> None:
+    """Write `path` whole unless it is there; of two writers the first wins and both see the same."""
+    if path.exists():
+        return
+    draft = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        with draft.open("x", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        _link(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _link(draft: Path, path: Path) -> None:
+    """Give `draft` its name unless that is taken, also where the filesystem has no hard links."""
+    try:
+        path.hardlink_to(draft)
+    except FileExistsError:
+        pass
+    except OSError:
+        if not path.exists():
+            draft.rename(path)

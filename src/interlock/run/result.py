@@ -1,0 +1,59 @@
+"""What a run came to, for whoever asked: state, outcome, exit code."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from interlock.model.run import RunInfo
+from interlock.model.states import RunState
+from interlock.run.loop import Stop
+
+OK: Final = 0
+FAILED: Final = 1
+REJECTED: Final = 3
+PERSON: Final = 4
+DEGRADED: Final = 6
+TRY_LATER: Final = 75
+INTERRUPTED: Final = 130
+
+_GATE_REASONS: Final = frozenset({"gate_rejected", "check_unavailable"})
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of one drive. `exit_code` is the command line's; `outcome` is None while the run can go on."""
+
+    run_id: str
+    state: str
+    outcome: str | None
+    exit_code: int
+    reason: str | None = None
+    detail: str = ""
+
+
+def result_of(run: RunInfo, stop: Stop | None = None) -> Result:
+    """Sum up a run's row (and why its driver stopped, if it was stopped)."""
+    return Result(
+        run_id=run.id,
+        state=run.state,
+        outcome=run.outcome,
+        exit_code=INTERRUPTED if stop is Stop.INTERRUPT else exit_code(run),
+        reason=run.reason,
+        detail=run.detail,
+    )
+
+
+def exit_code(run: RunInfo) -> int:
+    """Return SPEC section 9's exit code for a run as it stands."""
+    match run.state:
+        case RunState.COMPLETED:
+            return DEGRADED if run.outcome == "degraded" else OK
+        case RunState.BLOCKED:
+            return REJECTED if run.reason in _GATE_REASONS else PERSON
+        case RunState.WAITING:
+            return TRY_LATER
+        case RunState.ACTIVE:
+            return INTERRUPTED
+        case RunState.FAILED | RunState.ABANDONED:
+            return FAILED

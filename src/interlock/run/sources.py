@@ -1,0 +1,180 @@
+"""The world around a workflow file, as `resolve` asks for it.
+
+Guarantees: reads only, writes nothing; no module of the user's is imported; git and the interpreter are asked
+without the variables that would lead them elsewhere, and never for longer than a bounded time.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from interlock.model.canon import sha256
+from interlock.model.plan import Project, Shell
+from interlock.plan.sources import Missing, ModuleFile, ScriptFile
+from interlock.run.modules import find_modules
+from interlock.run.project import ProjectPaths, read_project_id
+
+MAX_SCRIPT_BYTES: Final = 4 * 1_048_576
+_GIT_TIMEOUT_S: Final = 20
+_GIT_ELSEWHERE: Final = frozenset(
+    {
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        "GIT_COMMON_DIR",
+        "GIT_DIR",
+        "GIT_GRAFT_FILE",
+        "GIT_INDEX_FILE",
+        "GIT_NAMESPACE",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_PREFIX",
+        "GIT_REPLACE_REF_BASE",
+        "GIT_SHALLOW_FILE",
+        "GIT_WORK_TREE",
+    }
+)
+"""Variables that lead git to another repository; those that configure it stay."""
+
+
+class FileSources:
+    """`plan.sources.Sources` over files, PATH, git and the target interpreter."""
+
+    def __init__(self, workflow: Path, paths: ProjectPaths) -> None:
+        self._workflow = Path(os.path.abspath(workflow))  # noqa: PTH100 - the name as the user sees it, links and all
+        self._folder = self._workflow.parent
+        self._root = paths.root
+        self._paths = paths
+
+    def source(self) -> str:
+        """The workflow file, relative to the project's root where it lies below it."""
+        return self._relative(self._folder.resolve() / self._workflow.name)
+
+    def project(self) -> Project:
+        """Identity of the project's root and its git commit."""
+        about = self._root.stat()
+        return Project(
+            root=str(self._root),
+            device=about.st_dev,
+            inode=about.st_ino,
+            id=read_project_id(self._paths),
+            commit=git_commit(self._root),
+        )
+
+    def script(self, path: str) -> ScriptFile | Missing:
+        """Read a script; `path` is relative to the workflow file."""
+        try:
+            place = self._folder / Path(path).expanduser()
+            about = place.stat()
+            if not stat.S_ISREG(about.st_mode):
+                return Missing(reason="is not a file", hint="name one script")
+            if about.st_size > MAX_SCRIPT_BYTES:
+                reason = f"has {about.st_size:,} bytes; {MAX_SCRIPT_BYTES:,} are allowed"
+                return Missing(reason=reason, hint="call it with 'run' instead of embedding it")
+            content = place.read_bytes()
+        except (OSError, ValueError, RuntimeError) as error:
+            return _unreadable(error, self._folder)
+        executable = bool(about.st_mode & stat.S_IXUSR)
+        return ScriptFile(path=self._relative(place.resolve()), content=content, executable=executable)
+
+    def folder(self, path: str) -> str | Missing:
+        """Return the real path of a folder given relative to the project's root."""
+        try:
+            place = (self._root / Path(path).expanduser()).resolve()
+            if not place.is_dir():
+                reason = "is not a folder" if place.exists() else "does not exist"
+                return Missing(reason=reason, hint=f"'cwd' is relative to {self._root}")
+            return self._relative(place)
+        except (OSError, ValueError, RuntimeError) as error:
+            return _unreadable(error, self._root)
+
+    def shell(self) -> Shell | None:
+        """Bash where there is one, else a POSIX shell."""
+        bash = shutil.which("bash")
+        if bash:
+            return Shell(name="bash", argv=(os.path.abspath(bash), "-euo", "pipefail", "-c"))  # noqa: PTH100 - not through links
+        sh = shutil.which("sh")
+        return Shell(name="sh", argv=(os.path.abspath(sh), "-eu", "-c")) if sh else None  # noqa: PTH100 - as above
+
+    def program(self, name: str) -> str | Missing:
+        """Return the full path of a program."""
+        found = shutil.which(name)
+        if found is None:
+            return Missing(reason="was not found on PATH", hint="install it, or write its full path")
+        return os.path.abspath(found)  # noqa: PTH100 - a link's name can decide what a program does
+
+    def python(self, configured: tuple[str, ...]) -> tuple[str, ...] | Missing:
+        """Return the interpreter as configured, else the project's `.venv`, else our own."""
+        if not configured:
+            return self._default_python()
+        program = configured[0]
+        name = str(self._root / Path(program).expanduser()) if "/" in program else program
+        found = shutil.which(name)
+        if found is None:
+            where = "" if "/" in program else " on PATH"
+            return Missing(reason=f"'{program}' was not found{where}", hint="mend 'python' below [run]")
+        return (os.path.abspath(found), *configured[1:])  # noqa: PTH100 - a venv is known by its link
+
+    def _default_python(self) -> tuple[str, ...] | Missing:
+        venv = self._root / ".venv" / "bin" / "python"
+        if os.access(venv, os.X_OK):
+            return (str(venv),)
+        if venv.is_symlink():
+            # falling back in silence would run the functions without the packages that they need
+            hint = "make the environment anew, or set 'python' below [run]"
+            return Missing(reason=f"'{venv}' leads to no interpreter", hint=hint)
+        return (sys.executable,)
+
+    def python_path(self) -> tuple[str, ...]:
+        """The workflow's folder and the project's root."""
+        return tuple(dict.fromkeys((str(self._folder.resolve()), str(self._root))))
+
+    def modules(self, names: Iterable[str], python: tuple[str, ...]) -> dict[str, ModuleFile | Missing]:
+        """Find modules without importing them."""
+        found = find_modules(tuple(names), self.python_path(), python)
+        return {name: self._hashed(place) for name, place in found.items()}
+
+    def _hashed(self, place: Path | Missing) -> ModuleFile | Missing:
+        if isinstance(place, Missing):
+            return place
+        try:
+            content = place.read_bytes()
+        except OSError as error:
+            return _unreadable(error, place.parent)
+        return ModuleFile(
+            file=self._relative(place), sha256=sha256(content), text=content if place.suffix == ".py" else None
+        )
+
+    def _relative(self, place: Path) -> str:
+        return str(place.relative_to(self._root)) if place.is_relative_to(self._root) else str(place)
+
+
+def _unreadable(error: Exception, folder: Path) -> Missing:
+    if not isinstance(error, OSError):
+        return Missing(reason=f"can't be a path: {error}")
+    if error.errno in {errno.ENOENT, errno.ENOTDIR}:
+        return Missing(reason="does not exist", hint=f"the path is relative to {folder}")
+    return Missing(reason=f"can't be read: {(error.strerror or str(error)).lower()}", hint="make it readable")
+
+
+def git_commit(root: Path) -> str | None:
+    """Return the commit that `root` stands at, None without a repository, a commit or git."""
+    environment = {name: value for name, value in os.environ.items() if name not in _GIT_ELSEWHERE}
+    try:
+        asked = subprocess.run(
+            ["git", "-C", str(root), "rev-parse", "--verify", "--quiet", "HEAD^{commit}"],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_GIT_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    text = asked.stdout.decode("ascii", "replace").strip()
+    return text if asked.returncode == 0 and text else None

@@ -1,0 +1,223 @@
+"""One SQLite connection to a journal: opening it safely, and transactions.
+
+Guarantees: WAL with `synchronous=FULL` (on a network file system a rollback journal, said in `notice`); file mode
+0600; every write transaction is BEGIN IMMEDIATE, commits once or leaves nothing, and waits for other writers
+a bounded time; errors are StoreError and its children. A read-only connection writes nothing to the database.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from interlock.errors import StoreError
+from interlock.store.artifacts import sync_folder
+from interlock.store.faults import busy, reading, translated
+from interlock.store.migrate import check, migrate
+from interlock.store.mounts import mount_table, network_filesystem
+
+BUSY_MS: Final = 10_000
+_CHECKPOINT_PAGES: Final = 4_000
+_WAL_KEPT_BYTES: Final = 64 * 1024 * 1024
+_CACHE_KIB: Final = 16 * 1024
+_RETRY_S: Final = 0.01
+
+
+class Connection:
+    """An open journal. `notice` is empty or something a person should know about how it was opened."""
+
+    def __init__(self, raw: sqlite3.Connection, path: Path, on_commit: Callable[[str], None] | None) -> None:
+        self.raw = raw
+        self.path = path
+        self.notice = ""
+        self._on_commit = on_commit
+        self._copy: Path | None = None
+        raw.create_function("tagged_sha256", 1, _tagged_sha256, deterministic=True)
+
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        """Translate errors of single reads."""
+        with reading(self.path):
+            yield
+
+    @contextmanager
+    def read(self) -> Iterator[None]:
+        """One consistent view for several reads."""
+        with reading(self.path):
+            self.raw.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._rollback()
+
+    @contextmanager
+    def write(self) -> Iterator[sqlite3.Connection]:
+        """One write transaction: committed when the block ends well, else rolled back."""
+        with translated(self.path):
+            self.raw.execute("BEGIN IMMEDIATE")
+            try:
+                yield self.raw
+                if self._on_commit is None:
+                    self.raw.execute("COMMIT")
+                else:
+                    self._on_commit("before")
+                    self.raw.execute("COMMIT")
+            except BaseException:
+                self._rollback()
+                raise
+        if self._on_commit is not None:
+            self._on_commit("after")
+
+    def _rollback(self) -> None:
+        # a full disk or an I/O error has rolled back already
+        if self.raw.in_transaction:
+            self.raw.execute("ROLLBACK")
+
+    def close(self) -> None:
+        """Close; never raises for a journal that went bad."""
+        try:
+            self.raw.close()
+        finally:
+            if self._copy is not None:
+                shutil.rmtree(self._copy, ignore_errors=True)
+                self._copy = None
+
+    def use_copy(self, folder: Path) -> None:
+        """Own a temporary copy, removed on close."""
+        self._copy = folder
+
+
+def _tagged_sha256(data: bytes) -> str:
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def open_file(path: Path, on_commit: Callable[[str], None] | None, busy_ms: int) -> Connection:
+    """Open for writing; create and migrate as needed."""
+    with translated(path):
+        _create(path)
+        found = _connect(path, "mode=rw", on_commit, busy_ms)
+    try:
+        with translated(path):
+            check(found.raw, path)
+            _set_journal_mode(found, busy_ms)
+            found.raw.execute("PRAGMA synchronous = FULL")
+            found.raw.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+            found.raw.execute(f"PRAGMA journal_size_limit = {_WAL_KEPT_BYTES}")
+            migrate(found.raw, path)
+    except BaseException:
+        found.close()
+        raise
+    return found
+
+
+def open_memory(on_commit: Callable[[str], None] | None) -> Connection:
+    """A journal that ends with its connection."""
+    found = Connection(_raw(":memory:", 0), Path(":memory:"), on_commit)
+    migrate(found.raw, found.path)
+    return found
+
+
+def _create(path: Path) -> None:
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return
+    os.close(handle)
+    sync_folder(path.parent)
+
+
+def _connect(path: Path, options: str, on_commit: Callable[[str], None] | None, busy_ms: int) -> Connection:
+    return Connection(_raw(f"file:{quote(str(path.absolute()))}?{options}", busy_ms), path, on_commit)
+
+
+def _raw(uri: str, busy_ms: int) -> sqlite3.Connection:
+    raw = sqlite3.connect(uri, uri=True, isolation_level=None, cached_statements=256, timeout=busy_ms / 1000)
+    try:
+        raw.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        raw.execute("PRAGMA temp_store = MEMORY")
+        raw.execute("PRAGMA trusted_schema = OFF")
+        # SQLite opens a file only when it must: find out now whether that works
+        raw.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    except BaseException:
+        raw.close()
+        raise
+    return raw
+
+
+def _set_journal_mode(found: Connection, busy_ms: int) -> None:
+    kind = network_filesystem(found.path, mount_table())
+    wanted = "delete" if kind else "wal"
+    if kind:
+        found.notice = (
+            f"{found.path} lies on a network file system ({kind}): the journal uses a rollback journal instead of WAL"
+        )
+    deadline = time.monotonic() + busy_ms / 1000
+    # SQLite's own busy handler does not cover a change of the journal mode
+    while not _mode_is(found.raw, wanted):
+        if time.monotonic() >= deadline:
+            raise busy(found.path)
+        time.sleep(_RETRY_S)
+
+
+def _mode_is(raw: sqlite3.Connection, wanted: str) -> bool:
+    try:
+        return bool(raw.execute(f"PRAGMA journal_mode = {wanted}").fetchone()[0] == wanted)
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+            return False
+        raise
+
+
+def open_read_only(path: Path, busy_ms: int) -> Connection:
+    """Open for reading, beside a writer or in a folder where nothing can be written."""
+    if not path.exists():
+        raise StoreError("no-journal", f"there is no journal at {path}", "start a run first")
+    found = _readable(path, busy_ms)
+    try:
+        with reading(path):
+            # a copy could be written to, in vain
+            found.raw.execute("PRAGMA query_only = ON")
+            version = check(found.raw, path)
+    except BaseException:
+        found.close()
+        raise
+    if version == 0:
+        found.close()
+        raise StoreError("no-journal", f"the journal {path} is empty", "start a run first")
+    return found
+
+
+def _readable(path: Path, busy_ms: int) -> Connection:
+    """The plain way first. Where the files beside a WAL journal cannot be made: as a still image, else a copy."""
+    with translated(path):
+        try:
+            return _connect(path, "mode=ro", None, busy_ms)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+                raise
+        wal = path.with_name(path.name + "-wal")
+        if not wal.exists() or wal.stat().st_size == 0:
+            return _connect(path, "mode=ro&immutable=1", None, busy_ms)
+        return _copied(path, wal, busy_ms)
+
+
+def _copied(path: Path, wal: Path, busy_ms: int) -> Connection:
+    folder = Path(tempfile.mkdtemp(prefix="interlock-journal-"))
+    try:
+        shutil.copyfile(path, folder / path.name)
+        shutil.copyfile(wal, folder / wal.name)
+        found = _connect(folder / path.name, "mode=rw", None, busy_ms)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    found.use_copy(folder)
+    return found

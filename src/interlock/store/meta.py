@@ -1,0 +1,68 @@
+"""What an event row keeps: ids, states, reasons and numbers as JSON, never content.
+
+Guarantee: together with the row's own `at`, `step` and `unit`, the data is enough to rebuild every row but for
+its content (items, results, errors, artifacts, texts for a person). Fields at their default are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from typing import Any, Final, get_args
+
+import msgspec
+
+from interlock.model import events as ev
+
+UNITS_PER_ROW: Final = 500
+"""A long list of new units goes on in `units_listed` rows, so no row grows with the run."""
+UNITS_LISTED: Final = "units_listed"
+RUN_CREATED: Final = "run_created"
+_CONTENT: Final[dict[type, frozenset[str]]] = {
+    ev.StepStarted: frozenset({"units"}),
+    ev.UnitsAdded: frozenset({"units"}),
+    ev.AttemptFinished: frozenset({"error", "result"}),
+    ev.UnitMoved: frozenset({"result"}),
+    # round and loop belong to StepStarted; a move leaves them alone
+    ev.StepMoved: frozenset({"detail", "artifact", "round", "loop"}),
+    ev.RunMoved: frozenset({"detail"}),
+}
+_COLUMNS: Final = frozenset({"at", "step", "unit"})
+Encode = Callable[[Any], str]
+_bytes: Final = msgspec.json.Encoder().encode
+
+
+def to_json(value: object) -> str:
+    """Compact JSON text."""
+    return _bytes(value).decode()
+
+
+def _encoder(kind: type) -> Encode:
+    """A function from an event of this type to its data; which fields to keep is decided once."""
+    left_out = _COLUMNS | _CONTENT.get(kind, frozenset())
+    fields = [field for field in msgspec.structs.fields(kind) if field.name not in left_out]
+    # a required field gets a default that no event holds: so it is never left out
+    shape = msgspec.defstruct(
+        kind.__name__ + "Data",
+        [(field.name, Any, msgspec.UNSET if field.required else field.default) for field in fields],
+        omit_defaults=True,
+        gc=False,
+    )
+    names = [field.name for field in fields]
+    read = attrgetter(*names)
+    if len(names) == 1:
+        return lambda event: _bytes(shape(read(event))).decode()
+    return lambda event: _bytes(shape(*read(event))).decode()
+
+
+ENCODERS: Final[dict[type, Encode]] = {kind: _encoder(kind) for kind in get_args(ev.Event)}
+"""Event to data, by type."""
+TYPES: Final[dict[type, str]] = {kind: kind.__struct_config__.tag for kind in get_args(ev.Event)}
+"""The name of each event type in the `type` column."""
+
+
+def unit_lists(units: tuple[ev.NewUnit, ...]) -> Iterator[str]:
+    """New units without their items, `UNITS_PER_ROW` to a row of data."""
+    for start in range(0, len(units), UNITS_PER_ROW):
+        part = units[start : start + UNITS_PER_ROW]
+        yield to_json({"units": [(new.ordinal, new.id, new.index, new.input_hash, new.subject) for new in part]})

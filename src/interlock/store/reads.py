@@ -1,0 +1,184 @@
+"""The reading half of a SQLite journal. Nothing here writes, and no statement stays open between calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from interlock.errors import StoreError
+from interlock.model.run import Lease
+from interlock.store import rows
+from interlock.store.artifacts import Artifacts
+from interlock.store.base import (
+    AttemptRow,
+    Census,
+    EventRow,
+    Loaded,
+    RequestRow,
+    RunRow,
+    Spent,
+    StepRow,
+    UnitRow,
+)
+from interlock.store.connection import Connection
+from interlock.store.migrate import DIALECT
+from interlock.store.sql import queries
+
+_PAGE: Final = 1_000
+_ALL: Final = -1
+"""SQLite's LIMIT for no limit."""
+_LAST_STEP: Final = 1 << 31
+
+
+class Reader:
+    """Verbs that only read."""
+
+    def __init__(self, db: Connection, artifacts: Artifacts) -> None:
+        self._db = db
+        self._artifacts = artifacts
+        self._queries: Mapping[str, str] = queries(DIALECT)
+
+    @property
+    def notice(self) -> str:
+        """Something a person should know about how the journal was opened, else empty."""
+        return self._db.notice
+
+    def _all(self, query: str, *values: object) -> list[Any]:
+        return self._db.raw.execute(self._queries[query], values).fetchall()
+
+    def _one(self, query: str, *values: object) -> Any:  # noqa: ANN401 - a row is what the query selects
+        return self._db.raw.execute(self._queries[query], values).fetchone()
+
+    def _seq(self, run_id: str) -> int:
+        row = self._one("run_seq", run_id)
+        if row is None:
+            raise StoreError("run-not-found", f"there is no run {run_id}", "`interlock list` shows the runs")
+        return int(row[0])
+
+    def read_lease(self, run_id: str) -> Lease | None:
+        """The lease as it stands, released or not."""
+        with self._db.guard():
+            row = self._one("read_lease", run_id)
+            return None if row is None else rows.lease(row)
+
+    def requests(self, run_id: str, *, open_only: bool = True) -> list[RequestRow]:
+        """Requests in order."""
+        with self._db.guard():
+            self._seq(run_id)
+            return [rows.request_row(row) for row in self._all("requests", run_id, int(open_only))]
+
+    def run(self, run_id: str) -> RunRow:
+        """One run."""
+        with self._db.guard():
+            self._seq(run_id)
+            return rows.run_row(self._one("run_by_id", run_id))
+
+    def runs(self, *, limit: int | None = None, state: str | None = None, workflow: str | None = None) -> list[RunRow]:
+        """Newest first."""
+        with self._db.guard():
+            return [rows.run_row(row) for row in self._all("runs", state, workflow, _ALL if limit is None else limit)]
+
+    def match(self, prefix: str) -> list[str]:
+        """Ids of runs that start with `prefix`, newest first, at most ten. A blank prefix matches nothing."""
+        if not prefix:
+            return []
+        with self._db.guard():
+            return [row[0] for row in self._all("match_runs", prefix)]
+
+    def plan(self, run_id: str) -> tuple[str, bytes]:
+        """Hash and JSON of the run's plan, as stored."""
+        with self._db.guard():
+            self._seq(run_id)
+            tagged, text = self._one("plan_of_run", run_id)
+            return tagged, text
+
+    def steps(self, run_id: str) -> list[StepRow]:
+        """Step rows without the content of artifacts that lie in files."""
+        with self._db.guard():
+            self._seq(run_id)
+            return [rows.step_row(row) for row in self._all("steps", run_id)]
+
+    def artifact(self, run_id: str, step: int) -> bytes | None:
+        """The whole artifact; None when absent."""
+        with self._db.guard():
+            self._seq(run_id)
+            row = self._one("artifact", run_id, step)
+            if row is None:
+                raise StoreError("step-not-found", f"run {run_id} has no step {step}")
+            content, tagged, size = row
+            return self._artifacts.get(tagged) if content is None and size is not None else content
+
+    def load(self, run_id: str) -> Loaded:
+        """Read what a driver needs, in one consistent view, artifacts included."""
+        with self._db.read():
+            seq = self._seq(run_id)
+            spent = self._spent(seq)
+            return Loaded(
+                run=rows.run_row(self._one("run_by_id", run_id)),
+                plan_json=self._one("plan_of_run", run_id)[1],
+                steps=tuple(self._whole(rows.step_row(row)) for row in self._all("steps", run_id)),
+                open=tuple(rows.attempt_row(row) for row in self._all("open_attempts", seq)),
+                raised=dict(self._all("raised", seq)),
+                accepted=dict(self._all("accepted", seq)),
+                notices=frozenset(row[0] for row in self._all("notices", seq)),
+                dispatched=spent.units,
+                tokens=spent.tokens,
+                cost_usd=spent.cost_usd,
+            )
+
+    def _whole(self, step: StepRow) -> StepRow:
+        if step.artifact is not None or step.artifact_size is None or step.artifact_hash is None:
+            return step
+        fields = {name: getattr(step, name) for name in StepRow.__struct_fields__}
+        return StepRow(**{**fields, "artifact": self._artifacts.get(step.artifact_hash)})
+
+    def spent(self, run_id: str) -> Spent:
+        """What the run used so far."""
+        with self._db.read():
+            return self._spent(self._seq(run_id))
+
+    def _spent(self, seq: int) -> Spent:
+        tokens, cost = self._one("spent", seq)
+        return Spent(units=self._one("dispatched", seq)[0], tokens=tokens, cost_usd=cost)
+
+    def units(
+        self, run_id: str, *, step: int | None = None, state: str | None = None, limit: int | None = None
+    ) -> Iterator[UnitRow]:
+        """Stream units ordered by (step, ordinal), a page at a time."""
+        with self._db.guard():
+            seq = self._seq(run_id)
+        place = (-1, -1) if step is None else (step, -1)
+        last = _LAST_STEP if step is None else step
+        left = limit
+        while left is None or left > 0:
+            size = _PAGE if left is None else min(_PAGE, left)
+            with self._db.guard():
+                page = [rows.unit_row(row) for row in self._all("units", seq, *place, last, state, size)]
+            yield from page
+            if len(page) < size:
+                return
+            place = (page[-1].step, page[-1].ordinal)
+            left = None if left is None else left - size
+
+    def attempts(self, run_id: str, step: int, unit: int) -> list[AttemptRow]:
+        """Attempts of one unit in order."""
+        with self._db.guard():
+            self._seq(run_id)
+            return [rows.attempt_row(row) for row in self._all("attempts", run_id, step, unit)]
+
+    def census(self, run_id: str) -> list[Census]:
+        """Counts per step, from an index alone."""
+        with self._db.guard():
+            return rows.census(self._all("census", self._seq(run_id)))
+
+    def events(self, run_id: str, after: int = 0, limit: int | None = None) -> list[EventRow]:
+        """Events with a greater id, in order."""
+        with self._db.guard():
+            self._seq(run_id)
+            found = self._all("events", run_id, after, _ALL if limit is None else limit)
+            return [rows.event_row(run_id, row) for row in found]
+
+    def referenced_artifacts(self) -> frozenset[str]:
+        """Hashes of the artifacts that lie in files and are named by a step."""
+        with self._db.guard():
+            return frozenset(row[0] for row in self._all("referenced_artifacts"))

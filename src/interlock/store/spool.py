@@ -1,0 +1,91 @@
+"""Finishes that the journal would not take, kept for the next driver: `spool/<run id>.jsonl`.
+
+Each line is `<crc32 in 8 hex digits> <event as JSON>`. Guarantees: `append` returns when the lines are durable; a
+torn last line is dropped; damage before it is an error, never skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from interlock.errors import JournalCorruptError
+from interlock.model.events import AttemptFinished
+from interlock.store.artifacts import sync_folder
+
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final = msgspec.json.Decoder(AttemptFinished)
+_CRC_WIDTH: Final = 8
+
+
+class Spool:
+    """The folder of spool files."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def path(self, run_id: str) -> Path:
+        """The run's file. Run ids are made by interlock and hold no separators; a foreign one may not escape."""
+        return self._folder / (run_id.replace("/", "_") + ".jsonl")
+
+    def append(self, run_id: str, finishes: Sequence[AttemptFinished]) -> None:
+        """Add the finishes, durably."""
+        if not self._folder.is_dir():
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            sync_folder(self._folder.parent)
+        target = self.path(run_id)
+        handle = os.open(target, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "r+b") as file:
+            whole = _whole_length(file.read())
+            file.truncate(whole)
+            file.seek(whole)
+            file.write(b"".join(map(_line, finishes)))
+            file.flush()
+            os.fsync(file.fileno())
+        sync_folder(self._folder)
+
+    def read(self, run_id: str) -> list[AttemptFinished]:
+        """All finishes of the run, in order; an empty list where there is no file."""
+        target = self.path(run_id)
+        try:
+            text = target.read_bytes()
+        except FileNotFoundError:
+            return []
+        lines = text.split(b"\n")
+        # what follows the last newline was being written when the machine stopped
+        return [_finish(line, target, number) for number, line in enumerate(lines[:-1], 1)]
+
+    def remove(self, run_id: str) -> None:
+        """Forget the run's finishes."""
+        target = self.path(run_id)
+        if target.exists():
+            target.unlink()
+            sync_folder(self._folder)
+
+
+def _whole_length(text: bytes) -> int:
+    return text.rfind(b"\n") + 1
+
+
+def _line(finish: AttemptFinished) -> bytes:
+    body = _ENCODER.encode(finish)
+    return b"%08x %s\n" % (zlib.crc32(body), body)
+
+
+def _finish(line: bytes, target: Path, number: int) -> AttemptFinished:
+    body = line[_CRC_WIDTH + 1 :]
+    if line[: _CRC_WIDTH + 1] == b"%08x " % zlib.crc32(body):
+        try:
+            return _DECODER.decode(body)
+        except msgspec.MsgspecError:
+            pass
+    raise JournalCorruptError(
+        "spool-corrupt",
+        f"line {number} of {target} is damaged",
+        "it holds ends of attempts that the journal lacks: repair the line, or move the file away to run them again",
+    )

@@ -1,0 +1,222 @@
+-- Journal format 1. Keys are small sequential integers; names and hashes are plain columns, never keys.
+-- One CHECK per table ties each state to what must be set in it, so no writer, ours or a stranger's, can store
+-- nonsense. It is a CASE, since SQLite builds a table for every `IN` of more than two values on each row it checks;
+-- ELSE 0 matters: a CHECK that is NULL passes.
+
+CREATE TABLE run (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT, -- never reused: a deleted run's number must not name another run
+  id TEXT NOT NULL UNIQUE CHECK (id <> ''),
+  workflow TEXT NOT NULL,
+  state TEXT NOT NULL,
+  reason TEXT,
+  detail TEXT NOT NULL DEFAULT '',
+  outcome TEXT CHECK (outcome IN ('ok', 'degraded', 'failed', 'abandoned')),
+  wait_until INTEGER,
+  key TEXT,
+  parent TEXT,
+  plan_hash TEXT NOT NULL,
+  params_hash TEXT NOT NULL,
+  params_json BLOB NOT NULL,
+  created_at INTEGER NOT NULL,
+  ended_at INTEGER,
+  driven_ms INTEGER NOT NULL DEFAULT 0 CHECK (driven_ms >= 0),
+  CHECK (
+    CASE state
+      WHEN 'active' THEN ended_at IS NULL AND wait_until IS NULL AND outcome IS NULL
+      WHEN 'waiting' THEN ended_at IS NULL AND wait_until IS NOT NULL AND outcome IS NULL
+      WHEN 'blocked' THEN ended_at IS NULL AND wait_until IS NULL AND outcome IS NULL AND reason IS NOT NULL
+      WHEN 'completed' THEN ended_at IS NOT NULL AND wait_until IS NULL AND coalesce(outcome IN ('ok', 'degraded'), 0)
+      WHEN 'failed' THEN ended_at IS NOT NULL AND wait_until IS NULL AND reason IS NOT NULL
+      WHEN 'abandoned' THEN ended_at IS NOT NULL AND wait_until IS NULL
+      ELSE 0
+    END
+  )
+) STRICT;
+
+CREATE UNIQUE INDEX run_key ON run (key, plan_hash, params_hash) WHERE key IS NOT NULL;
+
+CREATE TABLE run_plan (
+  run_seq INTEGER PRIMARY KEY REFERENCES run (seq),
+  json BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE lease (
+  run_seq INTEGER PRIMARY KEY REFERENCES run (seq),
+  holder TEXT NOT NULL CHECK (holder <> ''),
+  term INTEGER NOT NULL CHECK (term > 0),
+  pid INTEGER NOT NULL,
+  start_ticks INTEGER NOT NULL,
+  boot_id TEXT NOT NULL,
+  pid_namespace TEXT NOT NULL,
+  host TEXT NOT NULL,
+  since_ms INTEGER NOT NULL,
+  renewed_ms INTEGER NOT NULL,
+  expires_ms INTEGER NOT NULL,
+  expires_boot_ms INTEGER NOT NULL,
+  released INTEGER NOT NULL DEFAULT 0 CHECK (released IN (0, 1))
+) STRICT;
+
+CREATE TABLE step (
+  run_seq INTEGER NOT NULL REFERENCES run (seq),
+  step INTEGER NOT NULL CHECK (step >= 0),
+  id TEXT NOT NULL,
+  state TEXT NOT NULL DEFAULT 'pending',
+  reason TEXT,
+  detail TEXT NOT NULL DEFAULT '',
+  round INTEGER NOT NULL DEFAULT 1 CHECK (round >= 1),
+  loop INTEGER NOT NULL DEFAULT 1 CHECK (loop >= 1),
+  gate TEXT NOT NULL CHECK (gate IN ('none', 'step', 'each')),
+  artifact_hash TEXT,
+  artifact_size INTEGER,
+  route TEXT NOT NULL DEFAULT '[]',
+  started_at INTEGER,
+  ended_at INTEGER,
+  artifact BLOB, -- NULL with a size: the content lies in a file named by the hash
+  PRIMARY KEY (run_seq, step),
+  CHECK (
+    CASE state
+      WHEN 'pending' THEN ended_at IS NULL AND artifact_hash IS NULL
+      WHEN 'running' THEN ended_at IS NULL AND artifact_hash IS NULL AND started_at IS NOT NULL
+      WHEN 'gating' THEN ended_at IS NULL AND artifact_hash IS NULL AND started_at IS NOT NULL
+      WHEN 'waiting' THEN ended_at IS NULL AND artifact_hash IS NULL
+      WHEN 'blocked' THEN ended_at IS NULL AND artifact_hash IS NULL AND reason IS NOT NULL
+      WHEN 'completed' THEN ended_at IS NOT NULL
+      WHEN 'failed' THEN ended_at IS NOT NULL AND artifact_hash IS NULL AND reason IS NOT NULL
+      WHEN 'skipped' THEN ended_at IS NOT NULL AND artifact_hash IS NULL
+      ELSE 0
+    END
+  ),
+  CHECK (artifact_size IS NULL OR artifact_hash IS NOT NULL),
+  CHECK (artifact IS NULL OR (artifact_size IS NOT NULL AND artifact_size = length(artifact)))
+) STRICT, WITHOUT ROWID;
+
+-- `counted` marks the work units that the census looks at: the last round and loop of each item.
+CREATE TABLE unit (
+  run_seq INTEGER NOT NULL REFERENCES run (seq),
+  step INTEGER NOT NULL,
+  ordinal INTEGER NOT NULL CHECK (ordinal >= 0),
+  state TEXT NOT NULL,
+  kind TEXT NOT NULL CHECK (kind = 'work' OR kind = 'gate' OR kind = 'probe'),
+  counted INTEGER NOT NULL CHECK (counted = 0 OR (counted = 1 AND kind = 'work')),
+  round INTEGER NOT NULL CHECK (round >= 1),
+  loop INTEGER NOT NULL CHECK (loop >= 1),
+  idx INTEGER,
+  attempt INTEGER NOT NULL DEFAULT 0 CHECK (attempt >= 0),
+  retries INTEGER NOT NULL DEFAULT 0 CHECK (retries >= 0),
+  not_before INTEGER,
+  reason TEXT,
+  verdict TEXT CHECK (verdict = 'pass' OR verdict = 'reject'),
+  started_at INTEGER,
+  ended_at INTEGER,
+  id TEXT NOT NULL,
+  subject TEXT,
+  input_hash TEXT NOT NULL,
+  dispatch TEXT,
+  error TEXT NOT NULL DEFAULT '',
+  item BLOB,
+  result BLOB,
+  PRIMARY KEY (run_seq, step, ordinal),
+  CHECK (
+    CASE state
+      WHEN 'pending' THEN ended_at IS NULL AND not_before IS NULL AND result IS NULL AND verdict IS NULL
+      WHEN 'running' THEN ended_at IS NULL AND not_before IS NULL AND result IS NULL AND verdict IS NULL
+        AND attempt > 0 AND dispatch IS NOT NULL
+      WHEN 'waiting' THEN ended_at IS NULL AND not_before IS NOT NULL AND result IS NULL AND verdict IS NULL
+        AND attempt > 0 AND reason IS NOT NULL
+      WHEN 'unknown' THEN ended_at IS NULL AND not_before IS NULL AND result IS NULL AND verdict IS NULL AND attempt > 0
+      WHEN 'completed' THEN ended_at IS NOT NULL AND not_before IS NULL
+      WHEN 'failed' THEN ended_at IS NOT NULL AND not_before IS NULL AND result IS NULL AND verdict IS NULL
+        AND reason IS NOT NULL
+      WHEN 'not_run' THEN ended_at IS NOT NULL AND not_before IS NULL AND result IS NULL AND verdict IS NULL
+        AND reason IS NOT NULL
+      ELSE 0
+    END
+  ),
+  CHECK (verdict IS NULL OR (kind <> 'work' AND subject IS NOT NULL))
+) STRICT, WITHOUT ROWID;
+
+-- Covers the census whole, and finds the few running units (whose attempts are open) among many.
+CREATE INDEX unit_census ON unit (run_seq, step, state, reason, counted);
+
+CREATE TABLE attempt (
+  run_seq INTEGER NOT NULL REFERENCES run (seq),
+  step INTEGER NOT NULL,
+  unit INTEGER NOT NULL,
+  number INTEGER NOT NULL CHECK (number >= 1),
+  state TEXT NOT NULL,
+  dispatch TEXT NOT NULL CHECK (dispatch <> ''),
+  reason TEXT,
+  exit_code INTEGER,
+  pid INTEGER,
+  start_ticks INTEGER,
+  boot_id TEXT,
+  log_offset INTEGER,
+  log_length INTEGER,
+  reserved_at INTEGER NOT NULL,
+  started_at INTEGER,
+  ended_at INTEGER,
+  input_tokens INTEGER,
+  output_tokens INTEGER,
+  cost_usd REAL,
+  error TEXT NOT NULL DEFAULT '',
+  PRIMARY KEY (run_seq, step, unit, number),
+  CHECK (
+    CASE state
+      WHEN 'reserved' THEN ended_at IS NULL
+      WHEN 'started' THEN ended_at IS NULL AND started_at IS NOT NULL AND pid IS NOT NULL
+      WHEN 'completed' THEN ended_at IS NOT NULL AND reason IS NULL
+      WHEN 'failed' THEN ended_at IS NOT NULL AND reason IS NOT NULL
+      WHEN 'aborted' THEN ended_at IS NOT NULL
+      WHEN 'lost' THEN ended_at IS NOT NULL
+      ELSE 0
+    END
+  ),
+  CHECK ((pid IS NULL) = (start_ticks IS NULL) AND (pid IS NULL) = (boot_id IS NULL)),
+  CHECK ((log_offset IS NULL) = (log_length IS NULL))
+) STRICT, WITHOUT ROWID;
+
+-- Numbered per run: one run's history reads as one range, however many runs share the file.
+CREATE TABLE event (
+  run_seq INTEGER NOT NULL REFERENCES run (seq),
+  id INTEGER NOT NULL CHECK (id >= 1),
+  at INTEGER NOT NULL,
+  type TEXT NOT NULL,
+  step INTEGER,
+  unit INTEGER,
+  data TEXT NOT NULL,
+  PRIMARY KEY (run_seq, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE request (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  run_seq INTEGER NOT NULL REFERENCES run (seq),
+  kind TEXT NOT NULL CHECK (kind IN ('abandon', 'resolve', 'raise', 'approve', 'reject', 'stop')),
+  payload_json BLOB NOT NULL,
+  made_at INTEGER NOT NULL,
+  made_by TEXT NOT NULL,
+  outcome TEXT,
+  applied_at INTEGER,
+  CHECK ((outcome IS NULL) = (applied_at IS NULL))
+) STRICT;
+
+CREATE INDEX request_run ON request (run_seq);
+
+CREATE TABLE budget_raise (
+  run_seq INTEGER NOT NULL REFERENCES run (seq),
+  name TEXT NOT NULL CHECK (name IN ('max_units', 'max_tokens', 'max_cost_usd', 'max_duration_ms')),
+  value REAL NOT NULL CHECK (value >= 0),
+  PRIMARY KEY (run_seq, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE accepted_hash (
+  run_seq INTEGER NOT NULL REFERENCES run (seq),
+  name TEXT NOT NULL,
+  hash TEXT NOT NULL,
+  PRIMARY KEY (run_seq, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE notice (
+  run_seq INTEGER NOT NULL REFERENCES run (seq),
+  code TEXT NOT NULL,
+  PRIMARY KEY (run_seq, code)
+) STRICT, WITHOUT ROWID;

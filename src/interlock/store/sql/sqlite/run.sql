@@ -1,0 +1,81 @@
+-- Queries on run, run_plan and lease.
+
+-- name: insert_run
+INSERT INTO run (id, workflow, state, key, parent, plan_hash, params_hash, params_json, created_at)
+VALUES (?, ?, 'active', ?, ?, ?, ?, ?, ?)
+
+-- name: insert_plan
+INSERT INTO run_plan (run_seq, json) VALUES (?, ?)
+
+-- name: keyed_run
+SELECT id FROM run WHERE key = ? AND plan_hash = ? AND params_hash = ?
+
+-- name: run_seq
+SELECT seq FROM run WHERE id = ?
+
+-- name: run_state
+SELECT state FROM run WHERE seq = ?
+
+-- name: fence
+-- One row, and only while this holder and term own the run. Inside BEGIN IMMEDIATE nobody can change that.
+SELECT run.seq, run.state FROM run JOIN lease ON lease.run_seq = run.seq
+WHERE run.id = ? AND lease.holder = ? AND lease.term = ? AND lease.released = 0
+
+-- name: move_run
+UPDATE run SET state = ?, reason = ?, detail = ?, outcome = ?, wait_until = ?, driven_ms = ?, ended_at = ?
+WHERE seq = ? AND state = ?
+
+-- name: unfinished_steps
+SELECT count(*) FROM step WHERE run_seq = ? AND state NOT IN ('completed', 'skipped')
+
+-- name: run_by_id
+SELECT id, workflow, state, reason, detail, outcome, wait_until, key, parent, plan_hash, params_json, created_at,
+  ended_at, driven_ms
+FROM run WHERE id = ?
+
+-- name: runs
+SELECT id, workflow, state, reason, detail, outcome, wait_until, key, parent, plan_hash, params_json, created_at,
+  ended_at, driven_ms
+FROM run
+WHERE (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR workflow = ?2)
+ORDER BY seq DESC LIMIT ?3
+
+-- name: match_runs
+-- A range, not LIKE: the prefix is a person's text and may hold wildcards.
+SELECT id FROM run WHERE id >= ?1 AND id < ?1 || char(1114111) ORDER BY seq DESC LIMIT 10
+
+-- name: plan_of_run
+SELECT run.plan_hash, run_plan.json FROM run JOIN run_plan ON run_plan.run_seq = run.seq WHERE run.id = ?
+
+-- name: insert_lease
+INSERT INTO lease (holder, term, pid, start_ticks, boot_id, pid_namespace, host, since_ms, renewed_ms, expires_ms,
+  expires_boot_ms, released, run_seq)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: read_lease
+SELECT run.id, holder, term, pid, start_ticks, boot_id, pid_namespace, host, since_ms, renewed_ms, expires_ms,
+  expires_boot_ms, released
+FROM lease JOIN run ON run.seq = lease.run_seq WHERE run.id = ?
+
+-- name: take_lease
+UPDATE lease SET holder = ?, term = ?, pid = ?, start_ticks = ?, boot_id = ?, pid_namespace = ?, host = ?,
+  since_ms = ?, renewed_ms = ?, expires_ms = ?, expires_boot_ms = ?, released = ?
+WHERE run_seq = ? AND holder = ? AND term = ? AND released = ? AND renewed_ms = ? AND term < ?
+
+-- name: renew_lease
+UPDATE lease SET renewed_ms = ?, expires_ms = ?, expires_boot_ms = ?
+WHERE run_seq = (SELECT seq FROM run WHERE id = ?) AND holder = ? AND term = ? AND released = 0
+
+-- name: release_lease
+UPDATE lease SET released = 1
+WHERE run_seq = (SELECT seq FROM run WHERE id = ?) AND holder = ? AND term = ? AND released = 0
+
+-- name: last_event
+SELECT coalesce(max(id), 0) FROM event WHERE run_seq = ?
+
+-- name: insert_event
+INSERT INTO event (run_seq, id, at, type, step, unit, data) VALUES (?, ?, ?, ?, ?, ?, ?)
+
+-- name: events
+SELECT id, at, type, step, unit, data FROM event
+WHERE run_seq = (SELECT seq FROM run WHERE id = ?) AND id > ? ORDER BY id LIMIT ?

@@ -1,0 +1,90 @@
+-- Queries on unit and attempt.
+
+-- name: insert_unit
+INSERT INTO unit (run_seq, step, ordinal, state, kind, counted, round, loop, idx, id, subject, input_hash, item)
+VALUES (?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: supersede_units
+-- The units that new ones stand for leave the census. -1 stands for the one unit of a solo step.
+UPDATE unit SET counted = 0
+WHERE run_seq = ?1 AND step = ?2 AND ordinal < ?3 AND counted = 1 AND coalesce(idx, -1) IN (
+  SELECT coalesce(idx, -1) FROM unit WHERE run_seq = ?1 AND step = ?2 AND ordinal >= ?3 AND kind = 'work'
+)
+
+-- name: reserve_unit
+UPDATE unit SET state = 'running', attempt = ?, dispatch = ?, not_before = NULL, started_at = ?
+WHERE run_seq = ? AND step = ? AND ordinal = ? AND attempt = ? AND state IN ('pending', 'waiting')
+
+-- name: reserve_attempt
+INSERT INTO attempt (run_seq, step, unit, number, state, dispatch, pid, start_ticks, boot_id, reserved_at)
+VALUES (?, ?, ?, ?, 'reserved', ?, ?, ?, ?, ?)
+
+-- name: start_attempt
+UPDATE attempt SET state = 'started', pid = ?, start_ticks = ?, boot_id = ?, started_at = ?
+WHERE run_seq = ? AND step = ? AND unit = ? AND number = ? AND dispatch = ? AND state = 'reserved'
+
+-- name: finish_attempt
+-- The one terminal write: by dispatch id, never by lease, and never over an end that stands.
+UPDATE attempt SET state = ?, reason = ?, error = ?, exit_code = ?, pid = coalesce(?, pid),
+  start_ticks = coalesce(?, start_ticks), boot_id = coalesce(?, boot_id), log_offset = ?, log_length = ?,
+  started_at = coalesce(?, started_at), ended_at = ?, input_tokens = ?, output_tokens = ?, cost_usd = ?
+WHERE run_seq = ? AND step = ? AND unit = ? AND number = ? AND dispatch = ? AND ended_at IS NULL
+
+-- name: finish_unit
+-- No row when the attempt is no longer the unit's last: its end is recorded, the unit has moved on.
+UPDATE unit SET state = ?, retries = ?, reason = ?, error = ?, result = ?, verdict = ?, not_before = ?,
+  started_at = coalesce(?, started_at), ended_at = ?
+WHERE run_seq = ? AND step = ? AND ordinal = ? AND attempt = ? AND state = 'running'
+
+-- name: unit_state
+SELECT state FROM unit WHERE run_seq = ? AND step = ? AND ordinal = ?
+
+-- name: move_unit
+UPDATE unit SET state = ?, reason = ?, result = ?, not_before = NULL, ended_at = ?
+WHERE run_seq = ? AND step = ? AND ordinal = ? AND state = ?
+
+-- name: fail_waiting_units
+-- Of work the counted units, whatever round they are of; of questions those of this round and loop.
+UPDATE unit SET state = 'failed', not_before = NULL, ended_at = ?
+WHERE run_seq = ? AND step = ? AND state = 'waiting'
+  AND (counted = 1 OR (kind <> 'work' AND round = ? AND loop = ?))
+
+-- name: drop_pending_units
+UPDATE unit SET state = 'not_run', reason = ?, ended_at = ?
+WHERE run_seq = ? AND step = ? AND state = 'pending'
+  AND (counted = 1 OR (kind <> 'work' AND round = ? AND loop = ?))
+
+-- name: units
+-- One page: after (step, ordinal), so that no statement stays open while the caller works.
+SELECT step, ordinal, id, kind, round, loop, idx, item, subject, input_hash, state, attempt, retries, not_before, reason,
+  error, result, verdict, dispatch, started_at, ended_at
+FROM unit
+WHERE run_seq = ?1 AND (step, ordinal) > (?2, ?3) AND step <= ?4 AND (?5 IS NULL OR state = ?5)
+ORDER BY step, ordinal LIMIT ?6
+
+-- name: attempts
+SELECT step, unit, number, dispatch, state, reason, error, exit_code, pid, start_ticks, boot_id, log_offset, log_length,
+  reserved_at, started_at, ended_at
+FROM attempt WHERE run_seq = (SELECT seq FROM run WHERE id = ?) AND step = ? AND unit = ? ORDER BY number
+
+-- name: open_attempts
+-- An attempt is open exactly while its unit runs, so the units' index finds the few among many.
+SELECT attempt.step, attempt.unit, number, attempt.dispatch, attempt.state, attempt.reason, attempt.error, exit_code, pid,
+  start_ticks, boot_id, log_offset, log_length, reserved_at, attempt.started_at, attempt.ended_at
+FROM step
+JOIN unit ON unit.run_seq = step.run_seq AND unit.step = step.step AND unit.state = 'running'
+JOIN attempt ON attempt.run_seq = unit.run_seq AND attempt.step = unit.step AND attempt.unit = unit.ordinal
+  AND attempt.number = unit.attempt
+WHERE step.run_seq = ? AND attempt.ended_at IS NULL
+ORDER BY attempt.step, attempt.unit
+
+-- name: census
+SELECT step, state, reason, sum(counted) FROM unit WHERE run_seq = ? GROUP BY step, state, reason
+
+-- name: dispatched
+-- Attempts are numbered from 1 without gaps, so the numbers of work units add up to their dispatches.
+SELECT coalesce(sum(attempt), 0) FROM unit WHERE run_seq = ? AND kind = 'work'
+
+-- name: spent
+SELECT coalesce(sum(coalesce(input_tokens, 0) + coalesce(output_tokens, 0)), 0), coalesce(sum(cost_usd), 0.0)
+FROM attempt WHERE run_seq = ?

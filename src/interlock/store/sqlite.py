@@ -1,0 +1,231 @@
+"""The journal in SQLite: the protocol of `store/base.py` over one file, with artifacts and spool beside it.
+
+Guarantees: each verb is one transaction; `commit` checks holder and term inside it and without them writes ends of
+attempts only; what a batch does to rows and events is in `writes.py`. Several processes may use one journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from interlock.errors import StoreError
+from interlock.model.canon import sha256
+from interlock.model.events import AttemptFinished, Event, StepMoved
+from interlock.model.run import Lease
+from interlock.model.states import RUN_ENDED, RunState, StepState
+from interlock.store import rows
+from interlock.store.artifacts import INLINE_MAX_BYTES, Artifacts
+from interlock.store.base import Committed, NewRun, RequestKind
+from interlock.store.batch import Batch, RuleError, ShortError
+from interlock.store.connection import BUSY_MS, Connection, open_file, open_memory, open_read_only
+from interlock.store.faults import BadRowError, translated
+from interlock.store.meta import RUN_CREATED, to_json
+from interlock.store.reads import Reader
+from interlock.store.spool import Spool
+from interlock.store.writes import write
+
+_OF_A_RUN: Final = (
+    "delete_events",
+    "delete_attempts",
+    "delete_units",
+    "delete_steps",
+    "delete_requests",
+    "delete_raises",
+    "delete_accepted",
+    "delete_notices",
+    "delete_lease",
+    "delete_plan",
+    "delete_run",
+)
+
+
+class SqliteStore(Reader):
+    """One project's journal in a SQLite file."""
+
+    def __init__(self, db: Connection, folder: Path) -> None:
+        super().__init__(db, Artifacts(folder / "artifacts"))
+        self._folder = folder
+        self._spool = Spool(folder / "spool")
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        *,
+        read_only: bool = False,
+        on_commit: Callable[[str], None] | None = None,
+        busy_ms: int = BUSY_MS,
+    ) -> SqliteStore:
+        """Open the journal at `path`; create and migrate it unless `read_only`.
+
+        `on_commit` is called with "before" and "after" around every commit of a write transaction.
+        """
+        db = open_read_only(path, busy_ms) if read_only else open_file(path, on_commit, busy_ms)
+        return cls(db, path.parent)
+
+    @classmethod
+    def in_memory(cls, folder: Path, *, on_commit: Callable[[str], None] | None = None) -> SqliteStore:
+        """A journal that ends with this object; artifacts and spool lie in `folder`."""
+        return cls(open_memory(on_commit), folder)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the connection. Idempotent."""
+        self._db.close()
+
+    def create_run(self, new: NewRun, lease: Lease) -> str:
+        """Insert run, steps and lease in one transaction and return the run's id, or that of the run with its key."""
+        params_hash = sha256(new.params_json)
+        with self._db.write() as raw:
+            if new.key is not None:
+                known = self._one("keyed_run", new.key, new.plan_hash, params_hash)
+                if known is not None:
+                    return str(known[0])
+            head = (new.id, new.workflow, new.key, new.parent, new.plan_hash, params_hash, new.params_json)
+            seq = raw.execute(self._queries["insert_run"], (*head, new.created_at)).lastrowid
+            assert seq is not None  # noqa: S101 - an INSERT that did not raise has a row
+            batch = Batch(raw, self._queries, seq, RunState.ACTIVE, careful=False)
+            batch.one("insert_plan", seq, new.plan_json)
+            batch.many("insert_step", [(seq, i, step.id, step.gate) for i, step in enumerate(new.steps)])
+            batch.one("insert_lease", *rows.lease_columns(lease), seq)
+            batch.log([(new.created_at, RUN_CREATED, None, None, _birth(new))])
+        return new.id
+
+    def take_lease(self, lease: Lease, over: Lease | None) -> bool:
+        """Write `lease` if the row still equals `over` and the term rises; False when somebody was faster."""
+        if over is None:
+            # a run is born with its lease
+            return False
+        with self._db.write() as raw:
+            seq = self._seq(lease.run_id)
+            known = (over.holder, over.term, over.released, over.renewed_ms, lease.term)
+            return raw.execute(self._queries["take_lease"], (*rows.lease_columns(lease), seq, *known)).rowcount == 1
+
+    def renew(self, lease: Lease) -> bool:
+        """Write the new times of an unchanged holder and term; False: lost."""
+        times = (lease.renewed_ms, lease.expires_ms, lease.expires_boot_ms)
+        with self._db.write() as raw:
+            values = (*times, lease.run_id, lease.holder, lease.term)
+            return raw.execute(self._queries["renew_lease"], values).rowcount == 1
+
+    def release(self, lease: Lease) -> None:
+        """Mark released, keeping holder and times as evidence. A lease that is not ours any more is left alone."""
+        with self._db.write() as raw:
+            raw.execute(self._queries["release_lease"], (lease.run_id, lease.holder, lease.term))
+
+    def commit(self, lease: Lease, events: Sequence[Event]) -> Committed:
+        """Write rows and events of the batch in one transaction, in order."""
+        self._put_artifacts(events)
+        try:
+            return self._commit(lease, events, careful=False)
+        except ShortError:
+            pass
+        except (RuleError, BadRowError):
+            self._rescue(lease.run_id, events)
+            raise
+        try:
+            return self._commit(lease, events, careful=True)
+        except (RuleError, BadRowError):
+            self._rescue(lease.run_id, events)
+            raise
+
+    def _commit(self, lease: Lease, events: Sequence[Event], *, careful: bool) -> Committed:
+        with self._db.write() as raw:
+            row = self._one("fence", lease.run_id, lease.holder, lease.term)
+            if row is None:
+                return Committed(lost=True, refused=self._finishes(lease.run_id, events).refused)
+            batch = Batch(raw, self._queries, row[0], RunState(row[1]), careful=careful)
+            write(batch, events)
+        return Committed(refused=tuple(batch.refused))
+
+    def _finishes(self, run_id: str, events: Sequence[Event]) -> Committed:
+        """Write the ends of attempts alone, each on its own; needs no lease. Inside a transaction."""
+        seq = self._seq(run_id)
+        state = RunState(self._one("run_state", seq)[0])
+        batch = Batch(self._db.raw, self._queries, seq, state, careful=True)
+        write(batch, [event for event in events if isinstance(event, AttemptFinished)])
+        return Committed(refused=tuple(batch.refused))
+
+    def _rescue(self, run_id: str, events: Sequence[Event]) -> None:
+        """Record the ends in a batch that was refused for another event's sake, row by row."""
+        for event in events:
+            if isinstance(event, AttemptFinished):
+                try:
+                    with self._db.write():
+                        self._finishes(run_id, [event])
+                except (RuleError, BadRowError):
+                    # the refused event itself; its error is on its way to the caller
+                    continue
+
+    def _put_artifacts(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if type(event) is StepMoved and event.state is StepState.COMPLETED and event.artifact is not None:
+                if len(event.artifact) <= INLINE_MAX_BYTES:
+                    continue
+                with translated(self._folder):
+                    # named by what it holds, not by what the event says; the transaction compares the two
+                    self._artifacts.put(sha256(event.artifact), event.artifact)
+
+    def spool(self, run_id: str, events: Sequence[Event]) -> None:
+        """Keep finishes that could not be committed in an fsynced file for the next driver."""
+        finishes = [event for event in events if isinstance(event, AttemptFinished)]
+        if finishes:
+            with translated(self._spool.path(run_id)):
+                self._spool.append(run_id, finishes)
+
+    def take_spool(self, run_id: str) -> int:
+        """Commit spooled finishes (those not refused) and remove the file; return how many were taken."""
+        with translated(self._spool.path(run_id)):
+            finishes = self._spool.read(run_id)
+        if not finishes:
+            return 0
+        with self._db.write():
+            refused = self._finishes(run_id, finishes).refused
+        with translated(self._spool.path(run_id)):
+            self._spool.remove(run_id)
+        return len(finishes) - len(refused)
+
+    def request(self, run_id: str, kind: RequestKind, payload_json: bytes, made_by: str, at: int) -> int:
+        """Append a request; needs no lease. Returns its id."""
+        with self._db.write() as raw:
+            values = (self._seq(run_id), kind, payload_json, at, made_by)
+            return int(raw.execute(self._queries["insert_request"], values).lastrowid or 0)
+
+    def delete_run(self, run_id: str) -> None:
+        """Remove an ended run: rows, events and spool."""
+        with self._db.write() as raw:
+            seq = self._seq(run_id)
+            state = self._one("run_state", seq)[0]
+            if state not in RUN_ENDED:
+                raise StoreError(
+                    "run-not-ended",
+                    f"run {run_id} is {state} and may still go on",
+                    f"`interlock abandon {run_id}` ends it",
+                )
+            for query in _OF_A_RUN:
+                raw.execute(self._queries[query], (seq,))
+        with translated(self._spool.path(run_id)):
+            self._spool.remove(run_id)
+
+    def sweep_artifacts(self) -> int:
+        """Remove artifact files that no step names and that are over an hour old; return how many."""
+        # inside a write transaction, so that no commit names a file between the look and the removal
+        with self._db.write():
+            return self._artifacts.sweep(row[0] for row in self._all("referenced_artifacts"))
+
+
+def _birth(new: NewRun) -> str:
+    steps = [(step.id, step.gate) for step in new.steps]
+    return to_json(
+        {"workflow": new.workflow, "plan_hash": new.plan_hash, "key": new.key, "parent": new.parent, "steps": steps}
+    )

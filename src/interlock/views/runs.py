@@ -1,0 +1,48 @@
+"""A run as one object of the contract: the `run` of `status`, and each entry of `list`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from interlock.model.run import Lease
+from interlock.store.base import RunRow
+from interlock.views.facts import PlanFacts
+from interlock.views.values import rfc3339, value
+
+
+def lease_view(lease: Lease | None) -> dict[str, Any] | None:
+    """Who drives, or drove: a released lease stays as evidence of the last driver."""
+    if lease is None:
+        return None
+    return {
+        "holder": lease.holder,
+        "pid": lease.pid,
+        "host": lease.host,
+        "since": rfc3339(lease.since_ms),
+        "until": rfc3339(lease.expires_ms),
+        "released": lease.released,
+    }
+
+
+def params_view(params_json: bytes, facts: PlanFacts) -> dict[str, Any]:
+    """The run's parameters with what looks like a secret left out."""
+    params = value(params_json)
+    if not isinstance(params, dict):
+        return {}
+    return {name: f"[redacted:{name}]" if name in facts.secrets else given for name, given in params.items()}
+
+
+def run_view(row: RunRow, lease: Lease | None, facts: PlanFacts) -> dict[str, Any]:
+    """The `run` object."""
+    return {
+        "id": row.id,
+        "workflow": row.workflow,
+        "state": row.state,
+        "outcome": row.outcome,
+        "reason": row.reason,
+        "parent": row.parent,
+        "lease": lease_view(lease),
+        "started_at": rfc3339(row.created_at),
+        "ended_at": rfc3339(row.ended_at),
+        "params": params_view(row.params_json, facts),
+    }

@@ -1,0 +1,65 @@
+"""`status RUN --json`, and the last line of `run --json`: one object that tells the whole story of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from interlock.model.run import Lease
+from interlock.store.base import Census, RunRow, Spent, StepRow
+from interlock.views.census import step_censuses, total
+from interlock.views.facts import PlanFacts
+from interlock.views.runs import run_view
+from interlock.views.values import SCHEMA, value
+
+
+class RunRows(msgspec.Struct, frozen=True, kw_only=True):
+    """All rows that `status` is made of; no unit among them, so its size does not grow with the run's."""
+
+    run: RunRow
+    lease: Lease | None
+    facts: PlanFacts
+    steps: Sequence[StepRow]
+    census: Sequence[Census]
+    spent: Spent
+
+
+def artifact_view(step: StepRow, preview: str | None = None) -> Any:  # noqa: ANN401 - any JSON value
+    """The artifact itself where it is small, else its hash, its size and how it begins."""
+    if step.artifact is None and step.artifact_size is not None:
+        return {"hash": step.artifact_hash, "size": step.artifact_size, "preview": preview}
+    return value(step.artifact)
+
+
+def _step_view(step: StepRow, census: dict[str, Any], preview: str | None) -> dict[str, Any]:
+    return {
+        "id": step.id,
+        "state": step.state,
+        "loop": step.loop,
+        "artifact": artifact_view(step, preview),
+        "reason": step.reason,
+        "feedback": step.detail or None,
+        "census": census,
+    }
+
+
+def status_view(rows: RunRows, previews: dict[int, str] | None = None) -> dict[str, Any]:
+    """The status object. `previews` are the beginnings of artifacts that lie in files, by step index."""
+    censuses = step_censuses(rows.run.state, rows.steps, rows.census, rows.facts)
+    previews = previews or {}
+    return {
+        "schema": SCHEMA,
+        "run": run_view(rows.run, rows.lease, rows.facts),
+        "steps": [
+            _step_view(step, census, previews.get(step.step)) for step, census in zip(rows.steps, censuses, strict=True)
+        ],
+        "census": total(censuses),
+        "usage": {
+            "units": rows.spent.units,
+            "tokens": rows.spent.tokens,
+            "cost_usd": rows.spent.cost_usd,
+            "duration_ms": rows.run.driven_ms,
+        },
+    }

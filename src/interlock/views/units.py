@@ -1,0 +1,43 @@
+"""A unit as one object of the contract, and which of a run's units count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from interlock.store.base import StepRow, UnitRow
+from interlock.views.values import rfc3339, value
+
+
+def unit_view(unit: UnitRow, step_id: str) -> dict[str, Any]:
+    """The unit with what its last attempt left. Commands and functions have no engine, model, tokens or session."""
+    return {
+        "id": unit.id,
+        "step": step_id,
+        "item": value(unit.item),
+        "state": unit.state,
+        "attempt": unit.attempt,
+        "reason": unit.reason,
+        "result": value(unit.result),
+        "engine": None,
+        "model": None,
+        "tokens": None,
+        "cost_usd": None,
+        "session": None,
+        "worktree": None,
+        "started_at": rfc3339(unit.started_at),
+        "ended_at": rfc3339(unit.ended_at),
+    }
+
+
+def effective(steps: Sequence[StepRow], read: Callable[[int], Iterable[UnitRow]]) -> Iterator[UnitRow]:
+    """Yield each step's work units, those of earlier rounds and loops only where nothing took their place.
+
+    `read(step)` streams one step's units by ordinal. Only a step that was done over is read twice.
+    """
+    for step in steps:
+        again = step.round > 1 or step.loop > 1
+        latest = {unit.index: unit.ordinal for unit in read(step.step) if unit.kind == "work"} if again else None
+        for unit in read(step.step):
+            if unit.kind == "work" and (latest is None or latest[unit.index] == unit.ordinal):
+                yield unit

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from interlock.decide.next import next_actions
+from interlock.decide.schedule import Now, next_due, run_room, startable
+from interlock.model import events as ev
+from interlock.model.actions import Dispatch
+from interlock.model.outcome import Outcome
+from interlock.model.plan import Backoff, Budget, Command, Limits, Plan, Retry
+from interlock.model.plan import Step as PlanStep
+from interlock.model.run import Snapshot, Step, Unit
+from interlock.model.states import AttemptState, RunState, StepState, UnitState
+from interlock.testing.build import failed, ok, over, plan, step
+from interlock.testing.simulate import BEGIN_MS, Simulation, simulate, snapshot
+
+_ITEMS = {"items": list(range(10))}
+_SLOW = Retry(max=3, backoff=Backoff(initial_ms=1_000, factor=1.0))
+
+
+def unused(_step: Step, _unit: Unit) -> Outcome:
+    raise AssertionError("nothing ends in this test")
+
+
+def begun(specs: Plan, **now: Any) -> tuple[Snapshot, list[Dispatch]]:
+    """Return a run up to its first dispatches."""
+    simulation = Simulation(snapshot(specs, _ITEMS), unused)
+    while True:
+        actions = next_actions(simulation.snap, Now(at=BEGIN_MS, **now))
+        if not actions or isinstance(actions[0], Dispatch):
+            return simulation.snap, [action for action in actions if isinstance(action, Dispatch)]
+        for action in actions:
+            simulation.act(action)
+
+
+def reserve(snap: Snapshot, dispatches: list[Dispatch]) -> None:
+    Simulation(snap, unused).add(
+        *[
+            ev.AttemptReserved(
+                at=1, step=d.step, unit=d.unit, number=snap.steps[d.step].units[d.unit].attempt + 1, dispatch=f"{d}"
+            )
+            for d in dispatches
+        ]
+    )
+
+
+def end(snap: Snapshot, ordinal: int, state: UnitState, not_before: int | None = None) -> None:
+    finished = ev.AttemptFinished(
+        at=1,
+        step=0,
+        unit=ordinal,
+        number=1,
+        dispatch="d",
+        state=AttemptState.FAILED,
+        unit_state=state,
+        not_before=not_before,
+    )
+    snap.apply(finished)
+
+
+@pytest.mark.parametrize(
+    ("own", "run", "expected"), [(None, None, 4), (3, None, 3), (9, 5, 5), (None, 2, 2), (300, None, 10)]
+)
+def test_a_map_runs_as_many_at_once_as_its_own_and_the_runs_limit_allow(
+    own: int | None, run: int | None, expected: int
+) -> None:
+    specs = plan(step("m", map=over("params.items", concurrency=own)), limits=Limits(max_concurrency=run))
+    assert len(begun(specs)[1]) == expected
+
+
+def test_a_map_without_a_number_takes_the_hosts() -> None:
+    assert len(begun(plan(step("m", map=over("params.items"))), map_concurrency=7)[1]) == 7
+
+
+def test_steps_side_by_side_share_the_runs_limit() -> None:
+    specs = plan(
+        step("m", map=over("params.items", concurrency=3)),
+        step("n", map=over("params.items", concurrency=3), needs=[]),
+        limits=Limits(max_concurrency=5),
+    )
+    snap, dispatches = begun(specs)
+    assert [d.step for d in dispatches] == [0, 0, 0, 1, 1]
+    reserve(snap, dispatches)
+    assert next_actions(snap, Now(at=BEGIN_MS)) == []
+
+
+def test_steps_side_by_side_share_what_is_left_of_max_units() -> None:
+    specs = plan(
+        step("m", map=over("params.items", concurrency=3)),
+        step("n", map=over("params.items", concurrency=3), needs=[]),
+        budget=Budget(max_units=4),
+    )
+    done = simulate(specs, lambda _s, _u: ok(), _ITEMS)
+    assert done.snap.dispatched == 4
+    assert done.snap.run.state is RunState.FAILED
+
+
+def test_retries_that_are_due_together_do_not_pass_max_units() -> None:
+    specs = plan(
+        step("m", map=over("params.items", concurrency=10), retry=_SLOW, on_error="continue"),
+        budget=Budget(max_units=12),
+    )
+    done = simulate(specs, lambda _s, _u: failed(), _ITEMS).snap
+    assert done.dispatched == 12
+    assert done.steps[0].reason == "budget_exceeded"
+    assert done.steps[0].detail == "the budget's max_units of 12 is used up (12)"
+    assert done.steps[0].counts[UnitState.FAILED] == 10
+
+
+def test_max_duration_counts_driven_time_and_names_itself() -> None:
+    specs = plan(step("m", map=over("params.items", concurrency=1)), budget=Budget(max_duration_ms=3))
+    done = simulate(specs, lambda _s, _u: ok(), _ITEMS).snap
+    assert done.run.reason == "budget_exceeded"
+    assert done.run.detail == "step 'm': the budget's max_duration_ms of 3 is used up (3)"
+    assert (done.steps[0].counts[UnitState.COMPLETED], done.steps[0].counts[UnitState.NOT_RUN]) == (3, 7)
+
+
+def test_a_raised_ceiling_counts_instead_of_the_plans() -> None:
+    specs = plan(step("m", map=over("params.items")), budget=Budget(max_units=2))
+    simulation = Simulation(snapshot(specs, _ITEMS), lambda _s, _u: ok())
+    simulation.add(ev.BudgetRaised(at=1, name="max_units", value=10))
+    assert simulation.run().run.outcome == "ok"
+
+
+def test_a_budget_that_just_suffices_fails_nothing() -> None:
+    specs = plan(step("m", map=over("params.items")), budget=Budget(max_units=10))
+    assert simulate(specs, lambda _s, _u: ok(), _ITEMS).snap.run.outcome == "ok"
+
+
+def in_backoff(dues: list[int]) -> Snapshot:
+    """Return a map all of whose units wait for another attempt."""
+    specs = plan(step("m", map=over("params.items", concurrency=len(dues)), retry=_SLOW))
+    snap, dispatches = begun(specs)
+    reserve(snap, dispatches)
+    for ordinal, due in enumerate(dues):
+        end(snap, ordinal, UnitState.WAITING, due)
+    for unit in list(snap.steps[0].ready):
+        snap.steps[0].ready.remove(unit)
+    return snap
+
+
+def test_due_units_start_earliest_first_and_none_starts_twice() -> None:
+    snap = in_backoff([30, 10, 20, 40, 50, 15, 12])
+    spec = plan(step("m", map=over("params.items", concurrency=3), retry=_SLOW)).steps[0]
+    first = dispatched(snap, spec, 45)
+    assert first == [1, 6, 5]
+    for ordinal in first:
+        end(snap, ordinal, UnitState.COMPLETED)
+    second = dispatched(snap, spec, 45)
+    assert second == [2, 0, 3]
+    assert snap.steps[0].backoff == [(50, 4)]
+
+
+def dispatched(snap: Snapshot, spec: PlanStep, at: int) -> list[int]:
+    found = startable(spec, snap.steps[0], Now(at=at), run_room(snap))
+    reserve(snap, found)
+    return [d.unit for d in found]
+
+
+def test_a_unit_that_left_backoff_out_of_turn_is_not_started_again() -> None:
+    snap = in_backoff([10, 30, 20])
+    spec = snap.plan.steps[0]
+    reserve(snap, [Dispatch(0, 2)])
+    assert dispatched(snap, spec, 45) == [0, 1]
+    assert snap.steps[0].backoff == []
+
+
+def test_the_next_due_moment_leaves_out_what_waits_for_a_place() -> None:
+    snap = in_backoff([30, 10])
+    assert next_due(snap, 5) == 10
+    assert next_due(snap, 10) is None
+    snap.steps[0].state = StepState.BLOCKED
+    assert next_due(snap, 5) is None
+
+
+def test_ready_units_come_before_those_whose_backoff_is_over() -> None:
+    tries: list[int | None] = []
+
+    def answer(_step: Step, unit: Unit) -> Outcome:
+        tries.append(unit.index)
+        return failed() if unit.index == 0 and unit.retries == 0 else ok()
+
+    specs = plan(step("m", map=over("params.items", concurrency=1), retries=1))
+    simulate(specs, answer, {"items": [0, 1, 2]})
+    assert tries == [0, 1, 2, 0]
+
+
+def test_a_probe_and_work_are_never_started_together() -> None:
+    specs = plan(step("a", effects="external", probe=Command(text="ask"), map=over("params.items", concurrency=9)))
+    snap, dispatches = begun(specs)
+    reserve(snap, dispatches)
+    for ordinal in range(9):
+        end(snap, ordinal, UnitState.UNKNOWN)
+    reserve(snap, [Dispatch(0, 9)])
+    end(snap, 9, UnitState.UNKNOWN)
+    asked = next_actions(snap, Now(at=BEGIN_MS))
+    assert isinstance(asked[0], ev.UnitsAdded)
+    snap.apply(asked[0])
+    snap.apply(ev.UnitMoved(at=1, step=0, unit=0, state=UnitState.PENDING))
+    kinds = {snap.steps[0].units[d.unit].kind for d in next_actions(snap, Now(at=BEGIN_MS)) if isinstance(d, Dispatch)}
+    assert kinds == {"probe"}

@@ -1,0 +1,11 @@
+"""The journal's contract as tests. A body passes when a class with a `store` fixture and these suites is green."""
+
+from __future__ import annotations
+
+from tests.store.conformance_attempts import AttemptsSuite
+from tests.store.conformance_runs import RunsSuite
+from tests.store.conformance_steps import StepsSuite
+
+
+class Conformance(RunsSuite, AttemptsSuite, StepsSuite):
+    """All of it."""
