@@ -27,6 +27,9 @@ def show_summary(app: App, result: Result) -> None:
     store = app.store
     rows = read_run(store, result.run_id)
     run = rows.run
+    if run.state == RunState.ACTIVE and result.exit_code == 0:
+        say(safe(result.detail))
+        return
     view = status_view(rows)
     how = style(ending(run.state, run.outcome, run.reason), fg=mark(run.state).colour, bold=True)
     label = "  next:"

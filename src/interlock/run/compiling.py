@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -49,9 +50,30 @@ def _read(path: Path) -> bytes | Source:
 
 
 def _near(path: Path) -> str:
-    """Suggest a workflow of nearly that name."""
+    """Suggest a workflow of nearly that name in the same folder."""
     try:
-        beside = [str(path.with_name(entry.name)) for entry in path.parent.glob("*.md")]
+        beside = [entry.name for entry in path.parent.glob("*.md")]
     except OSError:
         return ""
-    return did_you_mean(str(path), beside) or "check the path"
+    return did_you_mean(path.name, beside) or "check the path"
+
+
+def workflow_files(paths: Sequence[Path]) -> list[Path]:
+    """Return the files named and the workflow files below the folders named, each once, in order."""
+    found: dict[Path, None] = {}
+    for path in paths:
+        if path.is_dir():
+            found.update(dict.fromkeys(p for p in sorted(path.rglob("*.md")) if _is_workflow(p)))
+        else:
+            found[path] = None
+    return list(found)
+
+
+def _is_workflow(path: Path) -> bool:
+    """Tell whether a Markdown file opens with front matter that has `steps:`; other notes are left alone."""
+    try:
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
+    except OSError:
+        return False
+    head = text.partition("\n---")[0]
+    return head.startswith("---") and "\nsteps:" in head

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import select
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -56,6 +57,7 @@ class LocalExecutor:
         self._reaper = Reaper(marker, base)
         self._ready: list[Report] = []
         self._posted: deque[Report | Callable[[], None]] = deque()
+        self._lock = threading.Lock()
         self._signalled = False
         self._woken = False
         self._closed = False
@@ -156,9 +158,11 @@ class LocalExecutor:
     def _post(self, entry: Report | Callable[[], None]) -> None:
         """Hand over from another thread."""
         self._posted.append(entry)
-        if not self._signalled:
-            self._signalled = True
-            self._signal()
+        # held so that close cannot give the descriptor away in between
+        with self._lock:
+            if not self._signalled:
+                self._signalled = True
+                self._signal()
 
     def _signal(self) -> None:
         if not self._closed:
@@ -185,6 +189,7 @@ class LocalExecutor:
             sweep(lambda value: any(mark.startswith(prefix) for mark in value.split(b" ")))
         self._reaper.close()
         self._log.close()
-        self._closed = True
-        self._poller.close()
-        os.close(self._event)
+        with self._lock:
+            self._closed = True
+            self._poller.close()
+            os.close(self._event)

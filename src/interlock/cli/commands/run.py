@@ -113,5 +113,9 @@ def _mention_unfinished(app: App, path: Path) -> None:
     name = str(real.relative_to(root)) if real.is_relative_to(root) else str(real)
     for run in app.store.runs(limit=20, workflow=name):
         if RunState(run.state) not in RUN_ENDED:
-            note(f"note: run {run.id} of this file is {run.state}; continue it with `interlock run {run.id}`")
+            if app.driven(run.id):
+                advice = f"under way; watch it with `interlock events {run.id} --follow`"
+            else:
+                advice = f"{run.state}; continue it with `interlock run {run.id}`"
+            note(f"note: run {run.id} of this file is {advice}")
             return
