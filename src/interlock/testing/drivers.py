@@ -97,10 +97,10 @@ def drive(hook: Hook | None = None) -> int:
         return result.exit_code
 
 
-def drive_later(ms: int) -> int:
+def drive_later(ms: int, hook: Hook | None = None) -> int:
     """Go on with the run as a driver that comes so much later, by the boot clock."""
     shift_boot_clock(ms)
-    return drive()
+    return drive(hook)
 
 
 def shift_boot_clock(ms: int) -> None:
