@@ -25,6 +25,22 @@ from interlock.dispatch.leftovers import end_leftovers
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import VARIABLE, Marker
 from interlock.dispatch.secrets import EnvResolver
+from interlock.driver.birth import new_run, new_run_id
+from interlock.driver.clock import SystemClock
+from interlock.driver.configuration import require_config
+from interlock.driver.doctor import Check, check_host
+from interlock.driver.drive import World, drive
+from interlock.driver.executor import Executor
+from interlock.driver.gc import GcReport, collect
+from interlock.driver.jobs import module_hash
+from interlock.driver.lease import Host, claimable, fresh
+from interlock.driver.load import restore, run_info
+from interlock.driver.local import LocalExecutor
+from interlock.driver.loop import Observer, Opening
+from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
+from interlock.driver.project import ProjectPaths, find_project, open_state, project_at
+from interlock.driver.result import Result, result_of
+from interlock.driver.signals import interrupting
 from interlock.errors import Diagnostic, InterlockError, LeaseHeldError, UsageError, WorkflowError
 from interlock.model import canon
 from interlock.model import events as ev
@@ -33,22 +49,6 @@ from interlock.model.run import Lease, RunInfo, Snapshot
 from interlock.model.states import RunState
 from interlock.plan.config import Config
 from interlock.plan.freeze import freeze, thaw
-from interlock.run.birth import new_run, new_run_id
-from interlock.run.clock import SystemClock
-from interlock.run.configuration import require_config
-from interlock.run.doctor import Check, check_host
-from interlock.run.drive import World, drive
-from interlock.run.executor import Executor
-from interlock.run.gc import GcReport, collect
-from interlock.run.jobs import module_hash
-from interlock.run.lease import Host, claimable, fresh
-from interlock.run.load import restore, run_info
-from interlock.run.local import LocalExecutor
-from interlock.run.loop import Observer, Opening
-from interlock.run.params import NO_PARAMS, ParamsInput, read_params
-from interlock.run.project import ProjectPaths, find_project, open_state, project_at
-from interlock.run.result import Result, result_of
-from interlock.run.signals import interrupting
 from interlock.store.base import RequestKind, Store
 from interlock.store.sqlite import SqliteStore
 
@@ -122,7 +122,7 @@ class App:
 
     def lint(self, paths: Sequence[Path]) -> list[Diagnostic]:
         """Compile and resolve workflow files, and those below folders; save nothing. Errors and warnings by place."""
-        from interlock.run.compiling import load_workflow, workflow_files  # noqa: PLC0415 - heavy: YAML, CommonMark
+        from interlock.driver.compiling import load_workflow, workflow_files  # noqa: PLC0415 - heavy: YAML, CommonMark
 
         found: list[Diagnostic] = []
         for path in workflow_files(paths):
@@ -246,7 +246,7 @@ class App:
         return self._writer
 
     def _compile(self, path: Path, on_warning: Callable[[Diagnostic], None] | None) -> Plan:
-        from interlock.run.compiling import load_workflow  # noqa: PLC0415 - heavy: YAML, CommonMark
+        from interlock.driver.compiling import load_workflow  # noqa: PLC0415 - heavy: YAML, CommonMark
 
         plan, diagnostics = load_workflow(path, self.project, self.config)
         if plan is None:

@@ -55,6 +55,14 @@ def test_no_spelling_of_a_value_survives_however_the_stream_is_cut(
         assert streamed(redactor, cut(text, places)) == whole
 
 
+@given(SECRET, TEXT, TEXT)
+def test_a_stream_that_comes_byte_by_byte_gives_the_same(secret: str, before: str, after: str) -> None:
+    redactor = PatternRedactor({"TOKEN": secret})
+    for spelling in encodings(secret):
+        text = before.encode() + spelling + after.encode()
+        assert streamed(redactor, [bytes([byte]) for byte in text]) == redactor.text(text)
+
+
 @given(SECRET, st.binary(max_size=40), st.binary(max_size=40), st.booleans())
 def test_base64_around_a_value_gives_none_of_it_away(secret: str, before: bytes, after: bytes, url: bool) -> None:  # noqa: FBT001 - drawn by Hypothesis
     encode = base64.urlsafe_b64encode if url else base64.b64encode

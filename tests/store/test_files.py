@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.store import builders as b
 
-from interlock.errors import JournalCorruptError
+from interlock.errors import JournalCorruptError, StoreError
 from interlock.model import canon
-from interlock.model.events import LogSpan, Usage
+from interlock.model.events import EngineParked, LogSpan, Usage
 from interlock.store.artifacts import Artifacts
 from interlock.store.spool import Spool
 from interlock.store.sqlite import SqliteStore
@@ -105,3 +105,13 @@ def test_an_artifact_that_is_used_again_is_young_again(tmp_path: Path) -> None:
     os.utime(artifacts.path(tagged), (OLD_S, OLD_S))
     artifacts.put(tagged, BIG)
     assert artifacts.sweep([]) == 0
+
+
+def test_an_event_without_a_place_in_the_journal_is_refused_not_dropped(tmp_path: Path) -> None:
+    with SqliteStore.in_memory(tmp_path) as store:
+        mine = b.begin(store)
+        store.commit(mine, [b.reserved(0)])
+        with pytest.raises(StoreError) as caught:
+            store.commit(mine, [b.finished(0), EngineParked(at=1, engine="e")])
+        assert str(caught.value) == "this journal cannot record the event engine_parked"
+        assert [unit.state for unit in store.units(b.RUN)] == ["completed"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -37,6 +37,8 @@ class Life(RuleBasedStateMachine):
     """The driver's view is kept beside the journal; whatever the journal accepts must be what was legal."""
 
     memory = False
+    fault: tuple[str, str, str] | None = None
+    """A query, what stands in it, and what is planted instead."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,6 +47,10 @@ class Life(RuleBasedStateMachine):
             self.store = SqliteStore.in_memory(self.folder)
         else:
             self.store = SqliteStore.open(self.folder / "journal.db")
+        if self.fault is not None:
+            query, good, bad = self.fault
+            planted = self.store._queries[query].replace(good, bad)  # noqa: SLF001 - where the rule stands
+            self.store._queries = {**self.store._queries, query: planted}  # noqa: SLF001
         self.lease = b.lease()
         self.old: list[Lease] = []
         self.dispatches: dict[str, ev.AttemptReserved] = {}
@@ -111,14 +117,13 @@ class Life(RuleBasedStateMachine):
         self.dispatches.update({event.dispatch: event for event in events})
 
     @precondition(lambda self: self.active())
-    @rule(pick=picks, off=st.sampled_from([-1, 0, 2]))
-    def reserve_wrongly(self, pick: int, off: int) -> None:
+    @rule(pick=picks, ahead=st.integers(2, 4))
+    def reserve_wrongly(self, pick: int, ahead: int) -> None:
         units = self.units()
         if units:
             unit = units[pick % len(units)]
-            self.illegal(
-                b.reserved(unit.ordinal, max(1, unit.attempt + off) if off < 1 or unit.attempt else 5, unit.step)
-            )
+            self.illegal(b.reserved(unit.ordinal, unit.attempt + ahead, unit.step))
+            self.illegal(b.reserved(unit.ordinal, unit.attempt or 9, unit.step))
 
     def open(self) -> list[ev.AttemptReserved]:
         return [event for name, event in self.dispatches.items() if name not in self.ended]
@@ -146,7 +151,7 @@ class Life(RuleBasedStateMachine):
             return
         chosen = {event.dispatch: event for event in (known[pick % len(known)] for pick in picked)}
         lease = self.lease if owner or not self.old else self.old[-1]
-        events = [self._end(event, fate, verdict) for event in chosen.values()]
+        events: list[ev.Event] = [self._end(event, fate, verdict) for event in chosen.values()]
         late = tuple(name for name in chosen if name in self.ended)
         assert self.store.commit(lease, events) == Committed(lost=lease is not self.lease, refused=late)
         self.ended.update(chosen)
@@ -154,14 +159,25 @@ class Life(RuleBasedStateMachine):
     def _end(self, event: ev.AttemptReserved, fate: str, verdict: ev.Verdict) -> ev.AttemptFinished:
         kind = next(u.kind for u in self.units() if (u.step, u.ordinal) == (event.step, event.unit))
         place = (event.unit, event.number, event.step)
-        changes: dict[str, Any] = {
+        fates: dict[str, dict[str, Any]] = {
             "completed": {"verdict": verdict if kind == "gate" else None, "started_at": self.at()},
             "failed": {},
             "waiting": {"unit_state": UnitState.WAITING, "not_before": 7, "retries": event.number},
             "unknown": {"unit_state": UnitState.UNKNOWN, "reason": Reason.TIMEOUT},
             "aborted": {"state": AttemptState.ABORTED, "unit_state": UnitState.PENDING, "reason": Reason.ABORTED},
-        }[fate]
+        }
+        changes = fates[fate]
         return b.finished(*place, **changes) if fate == "completed" else b.failed(*place, **changes)
+
+    @precondition(lambda self: self.active())
+    @rule(fate=st.sampled_from(["completed", "completed", "failed"]), verdict=st.sampled_from(["pass", "reject"]))
+    def carry_out_everything(self, fate: str, verdict: ev.Verdict) -> None:
+        free = [unit for unit in self.units() if unit.state in ("pending", "waiting")]
+        reserved = [b.reserved(unit.ordinal, unit.attempt + 1, unit.step) for unit in free]
+        self.dispatches.update({event.dispatch: event for event in reserved})
+        ends = [self._end(event, fate, verdict) for event in reserved]
+        self.legal(*reserved, *ends)
+        self.ended.update(event.dispatch for event in ends)
 
     @rule(pick=picks)
     def finish_under_a_strange_name(self, pick: int) -> None:
@@ -175,7 +191,7 @@ class Life(RuleBasedStateMachine):
     def write_with_a_stale_lease(self, holder: bool) -> None:  # noqa: FBT001
         stale = [b.lease(holder="nobody", term=self.lease.term), b.lease(holder=self.lease.holder, term=99)][holder]
         before = self.store.events(b.RUN)
-        events = [b.run_moved(RunState.ACTIVE, driven_ms=999), ev.Notice(at=1, code="c", text="t")]
+        events: list[ev.Event] = [b.run_moved(RunState.ACTIVE, driven_ms=999), ev.Notice(at=1, code="c", text="t")]
         assert self.store.commit(stale, events) == Committed(lost=True)
         assert self.store.events(b.RUN) == before
 
@@ -218,12 +234,12 @@ class Life(RuleBasedStateMachine):
             return
         step = steps[pick % len(steps)]
         mine = [unit for unit in self.units() if unit.step == step.step]
-        subjects = [(None, canon.sha256(artifact or b"null"))]
+        subjects: list[tuple[int | None, str]] = [(None, canon.sha256(artifact or b"null"))]
         if step.gate == "each":
             done = [unit for unit in mine if unit.kind == "work" and unit.state == "completed"]
             subjects = [(unit.index, canon.sha256(unit.result or b"null")) for unit in done]
         units = tuple(b.new_unit(len(mine) + i, index, subject, "gate") for i, (index, subject) in enumerate(subjects))
-        place = {"round": step.round, "loop": step.loop, "state": StepState.GATING}
+        place: dict[str, Any] = {"round": step.round, "loop": step.loop, "state": StepState.GATING}
         self.legal(ev.UnitsAdded(at=self.at(), step=step.step, kind="gate", units=units, **place))
 
     def passed(self, step: int, artifact: bytes | None) -> bool:
@@ -310,8 +326,40 @@ class MemoryLife(Life):
     memory = True
 
 
-@pytest.mark.parametrize(("body", "examples"), [(Life, 15), (MemoryLife, 40)])
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+
+@pytest.mark.parametrize(("body", "examples"), [(Life, 10), (MemoryLife, 30)])
 def test_a_runs_life_at_random(body: type[Life], examples: int) -> None:
-    slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-    config = settings(max_examples=examples, stateful_step_count=40, deadline=None, suppress_health_check=slow)
+    config = settings(max_examples=examples, stateful_step_count=40, deadline=None, suppress_health_check=SLOW)
     run_state_machine_as_test(body, settings=config)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        ("finish_attempt", "AND dispatch = ?", "AND ? <> ''"),
+        ("finish_attempt", "AND ended_at IS NULL", ""),
+        ("fence", "AND lease.term = ?", "AND ? > 0"),
+        ("fence", "AND lease.holder = ?", "AND ? <> ''"),
+        ("complete_step", "WHEN 'step' THEN EXISTS", "WHEN 'step' THEN 1 OR EXISTS"),
+        ("complete_step", "ELSE NOT EXISTS", "ELSE 1 OR NOT EXISTS"),
+        ("reserve_unit", "AND attempt = ?", "AND ? >= -1"),
+        ("finish_unit", "ended_at = ?", "ended_at = coalesce(?, 1)"),
+        ("supersede_units", "SET counted = 0", "SET counted = 1"),
+    ],
+    ids=lambda fault: f"{fault[0]}:{fault[2] or 'nothing'}",
+)
+def test_a_random_life_notices_a_planted_fault(fault: tuple[str, str, str]) -> None:
+    body = type("FaultyLife", (MemoryLife,), {"fault": fault})
+    config = settings(
+        max_examples=300,
+        stateful_step_count=40,
+        deadline=None,
+        suppress_health_check=SLOW,
+        phases=[Phase.generate],
+        derandomize=True,
+        database=None,
+    )
+    with pytest.raises((AssertionError, pytest.fail.Exception, StoreError)):
+        run_state_machine_as_test(body, settings=config)

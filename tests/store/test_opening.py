@@ -14,7 +14,7 @@ import pytest
 from tests.store import builders as b
 
 from interlock.errors import JournalBusyError, JournalTooNewError, StoreError
-from interlock.store import connection, migrate
+from interlock.store import connection, migrate, sql
 from interlock.store.migrate import statements
 from interlock.store.mounts import network_filesystem
 from interlock.store.sqlite import SqliteStore
@@ -144,7 +144,7 @@ def test_a_golden_journal_of_version_1_still_loads(tmp_path: Path) -> None:
 def test_a_migration_that_fails_leaves_the_old_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "journal.db"
     SqliteStore.open(path).close()
-    good = migrate.migrations("sqlite")
+    good = sql.migrations("sqlite")
     broken = (*good, "CREATE TABLE extra (x);\nCREATE TABLE run (x);\n")
     monkeypatch.setattr(migrate, "migrations", lambda _dialect: broken)
     with pytest.raises(StoreError, match="run already exists"):

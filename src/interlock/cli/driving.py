@@ -10,8 +10,8 @@ from typing import Any
 from interlock.app import App
 from interlock.cli.progress.feed import Feed, Renderer
 from interlock.cli.summary import show_summary
-from interlock.run.loop import Observer
-from interlock.run.result import Result
+from interlock.driver.loop import Observer
+from interlock.driver.result import Result
 from interlock.views.values import SCHEMA
 
 

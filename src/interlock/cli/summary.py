@@ -10,8 +10,8 @@ from interlock.cli.marks import mark
 from interlock.cli.output import say, style
 from interlock.cli.reading import read_failures, read_run, read_unknown
 from interlock.cli.text import clip, count, duration, safe, safe_lines, size
+from interlock.driver.result import Result
 from interlock.model.states import RunState, StepState
-from interlock.run.result import Result
 from interlock.store.base import Store
 from interlock.views.advice import next_commands
 from interlock.views.status import RunRows, status_view

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from interlock.dispatch.base import Job, Outcome, Report, Request
+from interlock.driver.clock import Clock
 from interlock.model.events import Process
-from interlock.run.clock import Clock
 from interlock.testing.build import aborted
 
 Script = Callable[["HandExecutor"], Iterator[list[Report]]]

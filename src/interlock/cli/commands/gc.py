@@ -8,7 +8,7 @@ from interlock.cli.options import Duration, example, json_option
 from interlock.cli.output import say, write_json
 from interlock.cli.session import Session
 from interlock.cli.text import count, safe
-from interlock.run.gc import GcReport
+from interlock.driver.gc import GcReport
 from interlock.views.values import SCHEMA
 
 

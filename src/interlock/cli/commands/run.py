@@ -12,11 +12,11 @@ from interlock.cli.driving import drive
 from interlock.cli.options import Duration, RunOrFile, example, json_option, params_options
 from interlock.cli.output import note
 from interlock.cli.session import Session
+from interlock.driver.loop import Observer
+from interlock.driver.params import ParamsInput
+from interlock.driver.result import Result
 from interlock.errors import Diagnostic, UsageError
 from interlock.model.states import RUN_ENDED, RunState
-from interlock.run.loop import Observer
-from interlock.run.params import ParamsInput
-from interlock.run.result import Result
 
 _FILE_ONLY = {"params": "-p", "params_file": "--params-file", "key": "--key", "if_running": "--if-running"}
 

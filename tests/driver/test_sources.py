@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from interlock.driver.compiling import load_workflow
+from interlock.driver.project import ProjectPaths, open_state, project_at
+from interlock.driver.sources import MAX_SCRIPT_BYTES, FileSources, git_commit
 from interlock.model.canon import sha256
 from interlock.plan.compile import compile_workflow
 from interlock.plan.config import Config
 from interlock.plan.sources import Missing, ModuleFile, ScriptFile
-from interlock.run.compiling import load_workflow
-from interlock.run.project import ProjectPaths, open_state, project_at
-from interlock.run.sources import MAX_SCRIPT_BYTES, FileSources, git_commit
 
 GIT = ["git", "-c", "user.name=n", "-c", "user.email=e@example.org", "-c", "commit.gpgsign=false"]
 

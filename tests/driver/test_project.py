@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from interlock.driver.configuration import load_config, require_config
+from interlock.driver.project import find_project, open_state, project_at, read_project_id
 from interlock.errors import ConfigError, StoreError, UsageError
-from interlock.run.configuration import load_config, require_config
-from interlock.run.project import find_project, open_state, project_at, read_project_id
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ _UNWRITABLE = """
 import os, sys
 from pathlib import Path
 from interlock.errors import StoreError
-from interlock.run.project import open_state, project_at
+from interlock.driver.project import open_state, project_at
 if os.geteuid() == 0:
     os.setresuid(65534, 65534, 65534)
 try:

@@ -13,10 +13,10 @@ from interlock.dispatch.base import Job, Outcome, Report, Request
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import Marker
 from interlock.dispatch.redact_base import NullRedactor, ResolvedEnv
+from interlock.driver.local import LocalExecutor
 from interlock.model import canon
 from interlock.model.events import Process
 from interlock.model.plan import PythonFunction
-from interlock.run.local import LocalExecutor
 
 BOUND_S = 30.0
 

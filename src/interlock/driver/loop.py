@@ -19,15 +19,15 @@ from interlock.decide.outcome import finish
 from interlock.decide.schedule import Now, ceiling, next_due
 from interlock.decide.values import UnresolvedError
 from interlock.dispatch.base import EnvAudit, Outcome, Report, Request, Started
+from interlock.driver.clock import Clock
+from interlock.driver.executor import Executor
+from interlock.driver.jobs import JobBook, ModuleChangedError
+from interlock.driver.lease import RENEW_MS, held_error, renewed
 from interlock.errors import InterlockError, StoreError
 from interlock.model import events as ev
 from interlock.model.actions import Dispatch
 from interlock.model.run import Lease, Snapshot, Step, Unit
 from interlock.model.states import RunState, StepState
-from interlock.run.clock import Clock
-from interlock.run.executor import Executor
-from interlock.run.jobs import JobBook, ModuleChangedError
-from interlock.run.lease import RENEW_MS, held_error, renewed
 from interlock.store.base import Store
 
 POLL_MS: Final = 500

@@ -267,7 +267,7 @@ from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import Marker
 from interlock.dispatch.redact_base import NullRedactor, ResolvedEnv
 from interlock.model.plan import PythonFunction
-from interlock.run.local import LocalExecutor
+from interlock.driver.local import LocalExecutor
 
 folder = Path(sys.argv[1])
 executor = LocalExecutor(python=(sys.executable,), python_path=(str(folder),), marker=Marker(uuid.uuid4().hex, "killed", 1),

@@ -16,11 +16,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from interlock.driver.modules import find_modules
+from interlock.driver.project import ProjectPaths, read_project_id
 from interlock.model.canon import sha256
 from interlock.model.plan import Project, Shell
 from interlock.plan.sources import Missing, ModuleFile, ScriptFile
-from interlock.run.modules import find_modules
-from interlock.run.project import ProjectPaths, read_project_id
 
 MAX_SCRIPT_BYTES: Final = 4 * 1_048_576
 _GIT_TIMEOUT_S: Final = 20

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from interlock.driver.project import ProjectPaths
+from interlock.driver.sources import FileSources
 from interlock.errors import Diagnostic
 from interlock.model.plan import Plan
 from interlock.model.workflow import Place
@@ -13,8 +15,6 @@ from interlock.plan.compile import compile_workflow
 from interlock.plan.config import Config
 from interlock.plan.diagnose import Source, did_you_mean
 from interlock.plan.resolve import resolve
-from interlock.run.project import ProjectPaths
-from interlock.run.sources import FileSources
 
 _MOST_BYTES: Final = 1_048_576 + 1
 """One more than a workflow may have, so that the compiler sees that it is too large."""

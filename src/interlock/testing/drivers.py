@@ -1,0 +1,132 @@
+"""Real drivers of the sample workflow, forked from a warm parent, to be killed, stopped and waited for.
+
+Guarantee: `wait` returns; a driver that does not end in time is killed and said to have hung.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from interlock.app import App
+from interlock.driver.clock import SystemClock
+from interlock.driver.configuration import require_config
+from interlock.driver.project import project_at
+from interlock.errors import InterlockError
+
+Hook = Callable[[str], None]
+WORKFLOW: Final = Path("sample.md")
+HUNG: Final = "hung"
+KILLED: Final = -signal.SIGKILL
+CRASHED: Final = 70
+_SAMPLE: Final = Path(__file__).parent / "sample"
+_PATIENCE_S: Final = 60.0
+_LINGER_S: Final = 0.02
+
+
+def new_project(folder: Path) -> Path:
+    """Make a project that holds the sample workflow and nothing else."""
+    shutil.copytree(_SAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / ".interlock").mkdir(mode=0o700)
+    return folder
+
+
+class Killer:
+    """Counts commits, and ends this process by SIGKILL before or after the one asked for.
+
+    Before it dies it lingers, so that work which was started too early, or not recorded, can leave its trace.
+    """
+
+    def __init__(self, moment: str, commit: int) -> None:
+        self._moment = moment
+        self._commit = commit
+        self.commits = 0
+
+    def __call__(self, moment: str) -> None:
+        """Take note of a commit about to happen, or just done."""
+        self.commits += moment == "before"
+        if moment == self._moment and self.commits == self._commit:
+            time.sleep(_LINGER_S if moment == "before" else 0)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fork(project: Path, work: Callable[[], int]) -> int:
+    """Run `work` in a child of its own session that stands in the project; return its pid."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = CRASHED
+    try:
+        os.setsid()
+        os.chdir(project)
+        _log_to(project / "driver.log")
+        code = work()
+    except InterlockError as error:
+        sys.stderr.write(f"error: {error.code}: {error}\n")
+        code = error.exit_code
+    except BaseException:  # noqa: BLE001 - whatever it is, this child ends here and its log tells
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _log_to(path: Path) -> None:
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+
+
+def drive(hook: Hook | None = None) -> int:
+    """Start the project's run, or go on with it; return the exit code. For children: stands in the project."""
+    paths = project_at(Path.cwd())
+    with App(paths, require_config(paths), on_commit=hook) as app:
+        runs = app._open().runs(limit=1)  # noqa: SLF001 - a reader would not be seen by the hook
+        result = app.run_id(runs[0].id) if runs else app.run_file(WORKFLOW)
+        return result.exit_code
+
+
+def drive_later(ms: int, hook: Hook | None = None) -> int:
+    """Go on with the run as a driver that comes so much later, by the boot clock."""
+    shift_boot_clock(ms)
+    return drive(hook)
+
+
+def shift_boot_clock(ms: int) -> None:
+    """Move this process's boot clock."""
+    true = SystemClock.boot_ms
+    SystemClock.boot_ms = lambda self: true(self) + ms  # type: ignore[method-assign]
+
+
+def wait(pid: int, *, stopped: bool = False) -> int | str:
+    """Return the exit code, the negative signal, `stopped` where that is waited for, or HUNG."""
+    give_up = time.monotonic() + _PATIENCE_S
+    flags = os.WNOHANG | (os.WUNTRACED if stopped else 0)
+    pause = 0.001
+    while time.monotonic() < give_up:
+        found, status = os.waitpid(pid, flags)
+        if found:
+            return "stopped" if os.WIFSTOPPED(status) else os.waitstatus_to_exitcode(status)
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.02)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return HUNG
+
+
+def last_words(project: Path) -> str:
+    """Return the last line that a driver of the project said."""
+    path = project / "driver.log"
+    lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines() if path.exists() else []
+    return lines[-1] if lines else "it said nothing"

@@ -1,0 +1,3 @@
+#!/bin/sh
+. ./note.sh
+echo scripted

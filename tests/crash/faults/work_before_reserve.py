@@ -1,0 +1,22 @@
+"""Planted fault: attempts are started first and reserved in the journal afterwards."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from interlock.driver.loop import Loop
+from interlock.testing import kill_matrix
+
+_true_commit: Any = Loop._commit
+
+
+def _start_first(self: Any, pending: Any, requests: Any) -> None:
+    if requests and self.stop is None:
+        self._inflight.update({request.dispatch: (step, unit) for request, step, unit in requests})
+        self._executor.start([request for request, _, _ in requests])
+    _true_commit(self, pending, [])
+
+
+Loop._commit = _start_first  # type: ignore[method-assign]
+sys.exit(kill_matrix.main(sys.argv[1:]))
