@@ -17,9 +17,9 @@ from typing import Any, Literal, Self
 import msgspec
 
 from interlock.decide import reopen
+from interlock.decide.now import Now
 from interlock.decide.preview import StepPlan, preview
 from interlock.decide.requests import raises as raise_events
-from interlock.decide.schedule import Now
 from interlock.dispatch.identity import alive, identify, pid_namespace
 from interlock.dispatch.leftovers import end_leftovers
 from interlock.dispatch.log import RunLog
