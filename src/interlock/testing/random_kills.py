@@ -23,10 +23,10 @@ from interlock.testing.drivers import KILLED, WORKFLOW, fork, last_words, new_pr
 from interlock.testing.evidence import Ending, Evidence, gather, integrity, left, lines
 from interlock.testing.kill_matrix import UndisturbedError, undisturbed
 
-_NAMES: Final = 24
+_NAMES: Final = 40
 _GOOD: Final = (0, 6)
 _SHORTEST_S: Final = 0.01
-_LONGEST_S: Final = 0.5
+_LONGEST_S: Final = 0.4
 
 
 class FaultError(Exception):
