@@ -19,7 +19,7 @@ from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import Marker
 from interlock.dispatch.redact_base import NullRedactor, ResolvedEnv
 from interlock.model.plan import PythonFunction
-from interlock.run.local import LocalExecutor
+from interlock.driver.local import LocalExecutor
 
 MODULE = "def nothing(context):\n    return None\n"
 

@@ -107,6 +107,14 @@ def test_every_link_between_pages_leads_somewhere() -> None:
     assert broken == []
 
 
+def test_every_file_that_the_architecture_names_is_there() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w.-]+/[\w./-]*|\w+\.py)`", text)
+    assert len(named) > 20
+    in_tree = [name for name in named if not name.startswith(".interlock/")]
+    assert [n for n in in_tree if not (ROOT / n).exists() and not (ROOT / "src/interlock" / n).exists()] == []
+
+
 def test_dev_without_a_command_says_what_there_is() -> None:
     said = subprocess.run([ROOT / "dev"], capture_output=True, text=True, check=False)
     assert said.returncode == 2

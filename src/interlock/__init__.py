@@ -9,9 +9,10 @@ The names load their modules when they are first used, so that `import interlock
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from interlock.version import __version__
+
+TYPE_CHECKING = False
+# what type checkers take for true; importing `typing` for it would double the time of `interlock --version`
 
 if TYPE_CHECKING:
     from interlock.api import App, Diagnostic, InterlockError, Result, lint, open, run  # noqa: A004 - what a caller writes
@@ -20,13 +21,9 @@ __all__ = ["App", "Diagnostic", "InterlockError", "Result", "__version__", "lint
 
 
 def __getattr__(name: str) -> object:
-    """Load the API when a name of it is asked for, and bind all of its names.
-
-    Bound, because loading it loads the package `interlock.run`, which would else stand in the place of the function.
-    """
+    """Load the API when a name of it is asked for."""
     if name in __all__:
         from interlock import api  # noqa: PLC0415 - start-up time is a feature
 
-        globals().update({public: getattr(api, public) for public in api.__all__})
         return getattr(api, name)
     raise AttributeError(f"module 'interlock' has no attribute {name!r}")

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from interlock.app import App, open_project
+from interlock.driver.params import ParamsInput
+from interlock.driver.result import Result
 from interlock.errors import Diagnostic, InterlockError
-from interlock.run.params import ParamsInput
-from interlock.run.result import Result
 
 __all__ = ["App", "Diagnostic", "InterlockError", "Result", "lint", "open", "run"]
 

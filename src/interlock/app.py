@@ -25,6 +25,22 @@ from interlock.dispatch.leftovers import end_leftovers
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import VARIABLE, Marker
 from interlock.dispatch.secrets import EnvResolver
+from interlock.driver.birth import new_run, new_run_id
+from interlock.driver.clock import SystemClock
+from interlock.driver.configuration import require_config
+from interlock.driver.doctor import Check, check_host
+from interlock.driver.drive import World, drive
+from interlock.driver.executor import Executor
+from interlock.driver.gc import GcReport, collect
+from interlock.driver.jobs import module_hash
+from interlock.driver.lease import Host, claimable, fresh
+from interlock.driver.load import restore, run_info
+from interlock.driver.local import LocalExecutor
+from interlock.driver.loop import Observer, Opening
+from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
+from interlock.driver.project import ProjectPaths, find_project, open_state, project_at
+from interlock.driver.result import Result, result_of
+from interlock.driver.signals import interrupting
 from interlock.errors import Diagnostic, InterlockError, LeaseHeldError, UsageError, WorkflowError
 from interlock.model import canon
 from interlock.model import events as ev
@@ -33,25 +49,7 @@ from interlock.model.run import Lease, RunInfo, Snapshot
 from interlock.model.states import RunState
 from interlock.plan.config import Config
 from interlock.plan.freeze import freeze, thaw
-from interlock.plan.params import coerce_params
-from interlock.run.clock import SystemClock
-from interlock.run.compiling import load_workflow
-from interlock.run.configuration import require_config
-from interlock.run.doctor import Check, check_host
-from interlock.run.drive import World, drive
-from interlock.run.executor import Executor
-from interlock.run.gc import GcReport, collect
-from interlock.run.ids import new_run_id
-from interlock.run.jobs import module_hash
-from interlock.run.lease import Host, claimable, fresh
-from interlock.run.load import restore, run_info
-from interlock.run.local import LocalExecutor
-from interlock.run.loop import Observer, Opening
-from interlock.run.params import NO_PARAMS, ParamsInput, read_params
-from interlock.run.project import ProjectPaths, find_project, open_state, project_at
-from interlock.run.result import Result, result_of
-from interlock.run.signals import interrupting
-from interlock.store.base import NewRun, NewStep, RequestKind, Store
+from interlock.store.base import RequestKind, Store
 from interlock.store.sqlite import SqliteStore
 
 CommitHook = Callable[[str], None]
@@ -124,8 +122,10 @@ class App:
 
     def lint(self, paths: Sequence[Path]) -> list[Diagnostic]:
         """Compile and resolve workflow files, and those below folders; save nothing. Errors and warnings by place."""
+        from interlock.driver.compiling import load_workflow, workflow_files  # noqa: PLC0415 - heavy: YAML, CommonMark
+
         found: list[Diagnostic] = []
-        for path in _workflow_files(paths):
+        for path in workflow_files(paths):
             found.extend(load_workflow(path, self.project, self.config)[1])
         return sorted(found)
 
@@ -177,7 +177,7 @@ class App:
             return self._not_twice(running, if_running)
         run_id = new_run_id(self._clock.wall_ms())
         lease = fresh(run_id, 1, self._host(), self._clock)
-        created = store.create_run(_new_run(plan, run_id, params_json, self._clock.wall_ms(), key), lease)
+        created = store.create_run(new_run(plan, run_id, params_json, self._clock.wall_ms(), key), lease)
         if created != run_id:
             return self._keyed(created, timeout_s, on_event)
         return self._drive(run_id, [_notices], timeout_s, on_event, lease=lease)
@@ -246,6 +246,8 @@ class App:
         return self._writer
 
     def _compile(self, path: Path, on_warning: Callable[[Diagnostic], None] | None) -> Plan:
+        from interlock.driver.compiling import load_workflow  # noqa: PLC0415 - heavy: YAML, CommonMark
+
         plan, diagnostics = load_workflow(path, self.project, self.config)
         if plan is None:
             raise WorkflowError(diagnostics)
@@ -255,6 +257,8 @@ class App:
         return plan
 
     def _params(self, plan: Plan, given: ParamsInput) -> tuple[dict[str, Any], bytes]:
+        from interlock.plan.params import coerce_params  # noqa: PLC0415 - heavy: YAML
+
         values = coerce_params(plan.params, given.cli, read_params(given.file, plan.params), given.values)
         return values, canon.dumps(values)
 
@@ -373,44 +377,6 @@ def _accept(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
 
 def _ignore(_events: Sequence[ev.Event], _snap: Snapshot) -> None:
     """Nobody watches."""
-
-
-def _new_run(plan: Plan, run_id: str, params_json: bytes, at: int, key: str | None) -> NewRun:
-    plan_json, plan_hash = freeze(plan)
-    return NewRun(
-        id=run_id,
-        workflow=plan.source,
-        plan_hash=plan_hash,
-        plan_json=plan_json,
-        params_json=params_json,
-        created_at=at,
-        steps=tuple(
-            NewStep(id=step.id, gate="none" if step.gate is None else "each" if step.gate.each else "step")
-            for step in plan.steps
-        ),
-        key=key,
-    )
-
-
-def _workflow_files(paths: Sequence[Path]) -> list[Path]:
-    """Return the files named and the workflow files below the folders named, each once, in order."""
-    found: dict[Path, None] = {}
-    for path in paths:
-        if path.is_dir():
-            found.update(dict.fromkeys(p for p in sorted(path.rglob("*.md")) if _is_workflow(p)))
-        else:
-            found[path] = None
-    return list(found)
-
-
-def _is_workflow(path: Path) -> bool:
-    """Tell whether a Markdown file opens with front matter that has `steps:`; other notes are left alone."""
-    try:
-        text = path.read_text(encoding="utf-8-sig", errors="replace")
-    except OSError:
-        return False
-    head = text.partition("\n---")[0]
-    return head.startswith("---") and "\nsteps:" in head
 
 
 def _user() -> str:

@@ -15,12 +15,12 @@ import pytest
 from interlock.cli import program
 from interlock.cli.session import Session
 from interlock.dispatch.log import RunLog
+from interlock.driver.project import project_at
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.plan import Command, Map, Plan, Project, Reference, Route, Step
 from interlock.model.run import Lease, RunInfo, Snapshot
 from interlock.model.states import AttemptState, Reason, RunState, StepState, UnitState
-from interlock.run.project import project_at
 from interlock.store.base import Census, NewRun, NewStep, RunRow, StepRow, UnitRow
 from interlock.store.sqlite import SqliteStore
 

@@ -1,3 +1,5 @@
+"""What a person is told to type next moves the run on and names commands that exist."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -24,7 +26,7 @@ from interlock.views.advice import next_commands
         (
             {"state": "failed", "reason": "budget_exceeded"},
             {"state": "failed", "reason": "budget_exceeded", "detail": "the ceiling max_duration was reached"},
-            ["interlock resume 01JDRUN --raise max_duration=...", "interlock units 01JDRUN --state failed"],
+            ["interlock resume 01JDRUN --raise max_duration=N", "interlock units 01JDRUN --state failed"],
         ),
         ({"state": "blocked"}, {"state": "blocked", "reason": "check_unavailable"}, ["interlock run 01JDRUN"]),
         ({"state": "blocked"}, {"state": "blocked", "reason": "gate_rejected"}, ["interlock resume 01JDRUN"]),

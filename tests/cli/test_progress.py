@@ -1,3 +1,5 @@
+"""Live progress: what is shown, and that no reader can hold up or end a run."""
+
 from __future__ import annotations
 
 import os
@@ -40,8 +42,8 @@ def drive(renderer: PlainRenderer, snapshot: Snapshot, *events: ev.Event) -> Non
 
 def test_plain_lines_tell_of_steps_and_of_failing_units_with_their_reason(snapshot: Snapshot) -> None:
     lines: list[str] = []
-    renderer = PlainRenderer(lines.append, clock=lambda: 0.0)
-    renderer.begin(snapshot)
+    renderer = PlainRenderer(lambda line, _tone: lines.append(line), clock=lambda: 0.0)
+    renderer.begin(snapshot, 0)
     drive(
         renderer,
         snapshot,
@@ -59,16 +61,21 @@ def test_plain_lines_tell_of_steps_and_of_failing_units_with_their_reason(snapsh
         "step one started\n"
         "step one completed after 0 ms\n"
         "step many started with 20 units\n"
-        "unit many:3 will be tried again (timeout)\n"
-        "unit many:4 failed (timeout): took\\x1b[31m too long\n"
-        "step many failed (timeout) after 0 ms (0/20 completed, 1 failed): 1 unit failed\n"
+        "unit many:3, item 3, will be tried again (timeout)\n"
+        "unit many:4, item 4, failed (timeout): took\\x1b[31m too long\n"
+        "step many failed (timeout) after 0 ms (0/20 completed, 1 failed)\n"
         "step way skipped (not_chosen)\n"
     )
 
 
 def test_a_thousand_failing_units_are_counted_not_listed(snapshot: Snapshot) -> None:
     lines: list[str] = []
-    drive(PlainRenderer(lines.append), snapshot, MANY, *(finished(1, i, UnitState.FAILED) for i in range(20)))
+    drive(
+        PlainRenderer(lambda line, _tone: lines.append(line)),
+        snapshot,
+        MANY,
+        *(finished(1, i, UnitState.FAILED) for i in range(20)),
+    )
     assert len(lines) == 12
     assert lines[-1] == "step many: further failing units are counted, not shown\n"
 
@@ -76,7 +83,7 @@ def test_a_thousand_failing_units_are_counted_not_listed(snapshot: Snapshot) -> 
 def test_silence_is_broken_twice_a_minute(snapshot: Snapshot) -> None:
     lines: list[str] = []
     now = 0.0
-    renderer = PlainRenderer(lines.append, clock=lambda: now)
+    renderer = PlainRenderer(lambda line, _tone: lines.append(line), clock=lambda: now)
     drive(renderer, snapshot, MANY, finished(1, 0))
     for second in range(1, 61):
         now = float(second)
@@ -90,7 +97,7 @@ def test_silence_is_broken_twice_a_minute(snapshot: Snapshot) -> None:
 def test_ndjson_is_one_event_a_line_with_ids(snapshot: Snapshot) -> None:
     written: list[bytes] = []
     renderer = NdjsonRenderer(written.append)
-    renderer.begin(snapshot)
+    renderer.begin(snapshot, 0)
     snapshot.apply(STARTED)
     snapshot.apply(finished(0, 0))
     renderer.show([STARTED, finished(0, 0)], snapshot, 3)
@@ -109,8 +116,8 @@ class Stalled:
         self.reading = threading.Event()
         self.dropped = 0
 
-    def begin(self, snapshot: Snapshot) -> None:
-        del snapshot
+    def begin(self, snapshot: Snapshot, ended: int) -> None:
+        del snapshot, ended
         self.entered.set()
         assert self.reading.wait(30)
 
@@ -154,8 +161,8 @@ def test_a_reader_that_closed_its_end_does_not_end_the_run(snapshot: Snapshot) -
 
 def test_a_fault_in_a_renderer_is_not_swallowed(snapshot: Snapshot) -> None:
     class Faulty(Stalled):
-        def begin(self, snapshot: Snapshot) -> None:
-            del snapshot
+        def begin(self, snapshot: Snapshot, ended: int) -> None:
+            del snapshot, ended
             raise ValueError("planted")
 
     feed = Feed(Faulty)

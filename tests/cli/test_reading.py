@@ -1,3 +1,5 @@
+"""The reading commands against a real journal, as text and as the JSON contract."""
+
 from __future__ import annotations
 
 import json

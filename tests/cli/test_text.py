@@ -1,3 +1,5 @@
+"""Text for people: spans, sizes, and that no control character reaches a terminal."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Views: exactly the keys of the contract, honest counts, no content in events."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable

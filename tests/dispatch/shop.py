@@ -51,7 +51,7 @@ class Shop:
 
     def __init__(self, folder: Path, *, environ: dict[str, str] | None = None) -> None:
         self.folder = folder
-        self.marker = Marker(f"run{os.getpid()}x{next(_numbers)}", "holder", 1)
+        self.marker = Marker(f"run{os.getpid()}x{next(_numbers)}", f"holder{next(_numbers)}", 1)
         self.reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
         self.seen: list[Report] = []
         self.log = RunLog(folder / "run.log")

@@ -246,7 +246,7 @@ def test_a_full_disk_is_told_apart_before_and_after_the_start(shop: Shop, monkey
         raise OSError(28, "No space left on device", b"/somewhere/1.json")
 
     with monkeypatch.context() as patch:
-        patch.setattr("interlock.dispatch.context.JobContext.write", full)
+        patch.setattr("interlock.dispatch.context_files.ContextFiles.put", full)
         before = shop.run("touch ran")
     assert (before.reason, before.answered) == (Reason.DISK_FULL, True)
     assert before.error == "`/somewhere/1.json` could not be written: No space left on device"
@@ -255,3 +255,38 @@ def test_a_full_disk_is_told_apart_before_and_after_the_start(shop: Shop, monkey
     after = shop.run("echo hello")
     assert (after.reason, after.answered) == (Reason.DISK_FULL, False)
     assert after.error == "the run's log could not be written: No space left on device"
+
+
+def test_attempts_in_one_thread_each_get_a_path_of_their_own(shop: Shop) -> None:
+    paths = {shop.run('printf "$INTERLOCK_CONTEXT"').output for _ in range(3)}
+    assert len(paths) == 3
+
+
+@pytest.mark.parametrize(
+    "mischief",
+    [
+        "true",
+        'rm "$INTERLOCK_CONTEXT"',
+        'chmod 000 "$INTERLOCK_CONTEXT"',
+        'rm "$INTERLOCK_CONTEXT"; mkfifo "$INTERLOCK_CONTEXT"',
+        'rm "$INTERLOCK_CONTEXT"; mkdir "$INTERLOCK_CONTEXT"',
+        'mv "$INTERLOCK_CONTEXT" kept; ln -s kept "$INTERLOCK_CONTEXT"',
+        'ln "$INTERLOCK_CONTEXT" kept',
+        'head -c 100000 /dev/zero >> "$INTERLOCK_CONTEXT"',
+    ],
+)
+def test_whatever_a_child_does_to_its_context_the_next_one_gets_its_own(shop: Shop, mischief: str) -> None:
+    assert shop.run(mischief, params_json=b'{"first":"a long value that is not in the second"}').status == "ok"
+    kept = (shop.folder / "kept").read_bytes() if (shop.folder / "kept").exists() else None
+    outcome = shop.run('cat "$INTERLOCK_CONTEXT"', params_json=b'{"n":2}')
+    assert json.loads(outcome.output)["params"] == {"n": 2}
+    if kept is not None:
+        assert (shop.folder / "kept").read_bytes() == kept
+
+
+def test_what_a_killed_driver_left_in_the_scratch_folder_is_removed_by_the_next(shop: Shop) -> None:
+    old = shop.folder / "scratch" / "contexts-dead-1"
+    old.mkdir(parents=True)
+    (old / "1.json").write_text("{}")
+    shop.run("true")
+    assert not old.exists()

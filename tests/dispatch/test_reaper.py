@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -11,9 +12,13 @@ from pathlib import Path
 import pytest
 from tests.dispatch.shop import Shop, marked, runs, until
 
+from interlock.dispatch import reaper_main
 from interlock.dispatch.clean_env import clean
+from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import Marker
+from interlock.dispatch.process import CommandRunner
 from interlock.dispatch.reaper import Reaper
+from interlock.dispatch.redact_base import NullRedactor, ResolvedEnv
 
 _DRIVER = """
 import sys, time
@@ -148,4 +153,24 @@ def test_without_an_interpreter_to_start_it_work_goes_on_unguarded(monkeypatch: 
     reaper = Reaper(Marker("run", "holder", 1), clean(os.environ))
     reaper.start()
     assert reaper.pid is None
+    reaper.close()
+
+
+def test_a_driver_that_is_gone_before_the_reaper_looks_is_noticed_though_its_pipe_is_held() -> None:
+    program = Path(reaper_main.__file__)
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-E", str(program), "nobody:", "4000000"], stdin=subprocess.PIPE
+    ) as late:
+        assert late.wait(20) == 0
+
+
+def test_a_runner_leaves_a_reaper_that_it_was_given_running(tmp_path: Path) -> None:
+    marker = Marker("run", "holder", 1)
+    reaper = Reaper(marker, clean(os.environ))
+    reaper.start()
+    with contextlib.closing(RunLog(tmp_path / "log")) as log:
+        CommandRunner(print, lambda _: ResolvedEnv({}, NullRedactor()), log, tmp_path, marker, reaper=reaper).close()
+    pid = reaper.pid
+    assert pid is not None
+    assert runs(pid)
     reaper.close()

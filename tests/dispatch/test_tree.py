@@ -83,6 +83,15 @@ def test_a_cancel_waits_for_an_escaped_child_that_ignores_sigterm(shop: Shop) ->
     assert not runs(child)
 
 
+def test_a_child_without_mark_or_parent_is_still_known_once_it_was_seen(shop: Shop) -> None:
+    stubborn = "trap '' TERM; echo $$ > child; while :; do sleep 1; done"
+    request = shop.start(f'setsid env -i bash -c "{stubborn.replace("$", chr(92) + "$")}" & sleep 600')
+    child = _pid_in(shop, "child")
+    shop.runner.cancel([request.dispatch], 0.5)
+    assert shop.outcome(request).status == "aborted"
+    assert not runs(child)
+
+
 def test_an_escaped_child_may_use_the_grace_after_its_leader_is_gone(shop: Shop) -> None:
     request = shop.start(
         "setsid bash -c 'trap \"sleep 0.3; echo tidy > done; exit\" TERM; echo $$ > child; while :; do sleep 0.05; done' &"
@@ -114,6 +123,6 @@ def test_our_own_group_is_never_signalled(monkeypatch: object) -> None:
 
 
 def test_strays_of_nothing_are_none(shop: Shop) -> None:
-    assert end_strays(shop.marker, set()) == 0
+    assert end_strays(shop.marker, lambda _dispatch: False) == 0
     assert shop.runner.end_strays("no such job") == 0
     assert marked(shop.marker.run_id) == []

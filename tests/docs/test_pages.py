@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 
 import pytest
 from tests.docs.pages import ROOT, Command, File, Shell, parts, pattern
+
+from interlock.cli.program import COMMANDS
 
 PAGES = ["README.md", "docs/tutorial.md", "docs/guide.md"]
 
@@ -29,6 +32,28 @@ def follow(page: str, command: Command, shell: Shell) -> None:
     assert "Traceback" not in done.stdout, f"{place}\n{done.stdout}"
     if command.said:
         assert re.fullmatch(pattern(command.said), done.stdout), f"{place}\n{done.stdout}"
+
+
+def test_the_workflow_in_the_readme_runs(shell: Shell) -> None:
+    file = next(p for p in parts((ROOT / "README.md").read_text(encoding="utf-8")) if isinstance(p, File))
+    (shell.folder / file.name).write_text(file.text, encoding="utf-8")
+    done = shell.run(f"git init -q && git add . && interlock lint {file.name} && interlock run {file.name}")
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.endswith(f"  total: {file.text.count(chr(10))}\n")
+
+
+def test_every_command_and_option_that_a_page_names_exists() -> None:
+    text = "\n".join((ROOT / page).read_text(encoding="utf-8") for page in [*PAGES, "docs/promises.md"])
+    named = re.findall(r"\binterlock ([a-z]+)((?: [^`\n]*)?)", text.replace("\ninterlock", " interlock"))
+    called = [(name, rest) for name, rest in named if name in COMMANDS]
+    assert {name for name, _ in called} >= {"run", "resume", "status", "lint", "plan", "resolve", "abandon", "schema"}
+    missing = [(name, o) for name, rest in called for o in re.findall(r" (--[a-z-]+)", rest) if o not in options(name)]
+    assert missing == []
+
+
+def options(name: str) -> set[str]:
+    command = importlib.import_module(f"interlock.cli.commands.{name}").command
+    return {option for parameter in command.params for option in parameter.opts} | {"--help"}
 
 
 def test_the_pages_hold_commands() -> None:

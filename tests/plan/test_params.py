@@ -164,10 +164,10 @@ def test_an_assignment_is_split_at_its_first_equals_sign() -> None:
 
 
 @given(st.text(), st.sampled_from(["string", "integer", "number", "boolean", "null", "array", "object"]))
-def test_any_text_is_taken_or_refused_with_one_error(text: str, kind: str) -> None:
+def test_any_text_gives_a_value_that_fits_or_one_error(text: str, kind: str) -> None:
+    declared = param("x", {"type": kind})
     try:
-        values = coerce_params([param("x", {"type": kind})], [("x", text)])
-    except UsageError as error:
-        assert error.code == "invalid-params"
-    else:
-        assert json.loads(dumps(values)) == values
+        values = coerce_params([declared], [("x", text)])
+    except UsageError:
+        return
+    assert coerce_params([declared], given=json.loads(dumps(values))) == values

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.store import builders as b
 
@@ -83,6 +85,15 @@ class AttemptsSuite:
         assert caught.value.code == "illegal-move"
         assert only(store).state == "pending"
 
+    def test_a_gap_in_attempt_numbers_is_refused(self, store: Store) -> None:
+        self.test_an_attempts_number_must_be_the_next(store, 2)
+
+    def test_a_start_after_the_end_is_refused(self, store: Store) -> None:
+        mine = b.begin(store)
+        store.commit(mine, [b.reserved(0), b.finished(0)])
+        assert store.commit(mine, [b.running(0)]).refused == ("d0.0.1",)
+        assert store.attempts(b.RUN, 0, 0)[0].state == "completed"
+
     def test_a_unit_that_runs_or_has_ended_cannot_be_reserved(self, store: Store) -> None:
         mine = b.begin(store)
         store.commit(mine, [b.reserved(0)])
@@ -160,11 +171,17 @@ class AttemptsSuite:
         mine = b.begin(store, 3)
         store.commit(mine, [b.reserved(0)])
         before = len(store.events(b.RUN))
-        batch = [b.reserved(1), b.finished(0), b.run_moved(RunState.FAILED, reason="x"), b.failed(2)]
+        batch: list[ev.Event] = [b.reserved(1), b.finished(0), b.run_moved(RunState.FAILED, reason="x"), b.failed(2)]
         assert store.commit(stale, batch) == Committed(lost=True, refused=("d0.2.1",))
         assert [u.state for u in store.units(b.RUN)] == ["completed", "pending", "pending"]
         assert store.run(b.RUN).state == "active"
         assert [e.type for e in store.events(b.RUN)[before:]] == ["attempt_finished"]
+
+    def test_a_batch_of_an_older_term_is_lost(self, store: Store) -> None:
+        self.test_without_the_lease_only_ends_are_written(store, b.lease(term=2))
+
+    def test_a_batch_of_another_holder_is_lost(self, store: Store) -> None:
+        self.test_without_the_lease_only_ends_are_written(store, b.lease(holder="h2"))
 
     def test_a_released_lease_writes_no_more_than_a_lost_one(self, store: Store) -> None:
         mine = b.begin(store)
@@ -211,7 +228,7 @@ class AttemptsSuite:
 
     def test_an_unknown_unit_is_moved_by_an_answer(self, store: Store) -> None:
         mine = b.begin(store, 2)
-        unsure = {"unit_state": UnitState.UNKNOWN, "reason": Reason.TIMEOUT}
+        unsure: dict[str, Any] = {"unit_state": UnitState.UNKNOWN, "reason": Reason.TIMEOUT}
         store.commit(mine, [b.reserved(0), b.failed(0, **unsure), b.reserved(1), b.failed(1, **unsure)])
         store.commit(
             mine,

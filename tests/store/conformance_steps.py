@@ -185,8 +185,8 @@ class StepsSuite:
 
     def test_event_rows_hold_no_content(self, store: Store) -> None:
         mine = b.begin(store, 1)
-        secret = "Zebra"
-        store.commit(mine, [b.reserved(0), b.failed(0, unit_state=UnitState.WAITING, not_before=1, error=secret)])
+        content = "Zebra"
+        store.commit(mine, [b.reserved(0), b.failed(0, unit_state=UnitState.WAITING, not_before=1, error=content)])
         store.commit(mine, [b.reserved(0, 2), b.finished(0, 2, result=b'"Zebra"')])
-        store.commit(mine, [b.completed(b'"Zebra"', detail=secret)])
-        assert all(secret not in event.data.decode() for event in store.events(b.RUN))
+        store.commit(mine, [b.completed(b'"Zebra"', detail=content)])
+        assert all(content not in event.data.decode() for event in store.events(b.RUN))

@@ -7,13 +7,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import click
-
 from interlock.app import App
 from interlock.cli.progress.feed import Feed, Renderer
 from interlock.cli.summary import show_summary
-from interlock.run.loop import Observer
-from interlock.run.result import Result
+from interlock.driver.loop import Observer
+from interlock.driver.result import Result
 from interlock.views.values import SCHEMA
 
 
@@ -70,7 +68,11 @@ def _for_people() -> Renderer:
         return LiveRenderer()
     from interlock.cli.progress.plain import PlainRenderer  # noqa: PLC0415 - one renderer a run
 
-    return PlainRenderer(lambda text: _write(click.unstyle(text).encode(errors="backslashreplace")))
+    return PlainRenderer(_write_text)
+
+
+def _write_text(text: str, _tone: str) -> None:
+    _write(text.encode(sys.stdout.encoding or "utf-8", "backslashreplace"))
 
 
 def _write(data: bytes) -> None:

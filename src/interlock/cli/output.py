@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import click
 import msgspec
 
 from interlock.cli.text import clip
+
+_ANY_WIDTH: Final = 10_000
 
 
 def say(text: str = "") -> None:
@@ -55,10 +58,11 @@ def write_json_list(values: Iterable[Any]) -> None:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], widths: Sequence[int]) -> None:
-    """Write rows under headings as they come; the last column takes what is left."""
-    say(style(_row(head, widths), bold=True))
+    """Write rows under headings as they come; the last column takes what a terminal's line has left."""
+    most = shutil.get_terminal_size().columns if sys.stdout.isatty() else _ANY_WIDTH
+    say(style(clip(_row(head, widths), most), bold=True))
     for row in rows:
-        say(_row(row, widths))
+        say(clip(_row(row, widths), most))
 
 
 def _row(cells: Sequence[str], widths: Sequence[int]) -> str:

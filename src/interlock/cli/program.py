@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -68,6 +69,14 @@ class LazyGroup(click.Group):
             raise click.UsageError(f"no command '{args[0]}'" + (f"; {near}" if near else ""), ctx)
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command; a reader that left early has seen what it wanted."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            discard_output()
+            return 0
+
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing any."""
         with formatter.section("Commands"):
@@ -96,13 +105,11 @@ def cli(session: Session, project: Path | None) -> None:
 
 def run(arguments: Sequence[str], session: Session | None = None) -> int:
     """Run the command line and return its exit code; whatever goes wrong is told in words."""
+    _open_streams()
     _tolerate_any_text()
     session = session or Session()
     try:
         return _flushed(_invoke(list(arguments) or ["--help"], session))
-    except BrokenPipeError:
-        discard_output()
-        return 0
     except KeyboardInterrupt:
         return failures.INTERRUPTED
     finally:
@@ -119,8 +126,6 @@ def _invoke(arguments: list[str], session: Session) -> int:
         return failures.INTERRUPTED
     except click.ClickException as error:
         return failures.explain_usage(error)
-    except BrokenPipeError:
-        raise
     except OSError as error:
         return failures.explain_os(error)
     except Exception as error:  # noqa: BLE001 - the last resort of the program: told, kept in a file, exit 1
@@ -137,6 +142,21 @@ def _flushed(code: int) -> int:
         discard_output()
         return code or failures.explain_os(error)
     return code
+
+
+def _open_streams() -> None:
+    """Put nothing in the place of a standard stream that was closed at the start.
+
+    Else the next file to be opened would get its number, and what is meant for a reader would be written into it.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - open as long as the program
 
 
 def _tolerate_any_text() -> None:

@@ -17,12 +17,15 @@ from interlock.views.status import RunRows
 _LABEL_WIDTH = 9
 
 
-def show_status(rows: RunRows, view: Mapping[str, Any], commands: list[str], *, live: bool) -> None:
+def show_status(
+    rows: RunRows, view: Mapping[str, Any], commands: list[str], *, live: bool, stopping: bool = False
+) -> None:
     """Write the whole picture."""
     run = rows.run
     colour = mark(run.state).colour
     say(f"{style(run.id, bold=True)}  {safe(run.workflow)}")
-    _field("state", style(ending(run.state, run.outcome, run.reason), fg=colour, bold=True))
+    state = ending(run.state, run.outcome, run.reason) + (", stopping" if stopping else "")
+    _field("state", style(state, fg=colour, bold=True))
     for line in run.detail.splitlines():
         _field("", safe(line))
     _field("started", f"{local_time(run.created_at)}, driven for {duration(run.driven_ms)}")

@@ -10,8 +10,8 @@ from interlock.cli.marks import mark
 from interlock.cli.output import say, style
 from interlock.cli.reading import read_failures, read_run, read_unknown
 from interlock.cli.text import clip, count, duration, safe, safe_lines, size
+from interlock.driver.result import Result
 from interlock.model.states import RunState, StepState
-from interlock.run.result import Result
 from interlock.store.base import Store
 from interlock.views.advice import next_commands
 from interlock.views.status import RunRows, status_view
@@ -27,6 +27,9 @@ def show_summary(app: App, result: Result) -> None:
     store = app.store
     rows = read_run(store, result.run_id)
     run = rows.run
+    if run.state == RunState.ACTIVE and result.exit_code == 0:
+        say(safe(result.detail))
+        return
     view = status_view(rows)
     how = style(ending(run.state, run.outcome, run.reason), fg=mark(run.state).colour, bold=True)
     label = "  next:"

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-import jsonschema_rs
 import msgspec
 
 from interlock.model import canon
@@ -84,6 +83,8 @@ def describe(value: object) -> str:
 
 @lru_cache(maxsize=512)
 def _validator(schema_json: str) -> Callable[[Any], list[str]]:
+    import jsonschema_rs  # noqa: PLC0415 - heavy, and not every run has a schema
+
     validator = jsonschema_rs.Draft202012Validator(msgspec.json.decode(schema_json), validate_formats=True)
 
     def errors(value: object) -> list[str]:

@@ -6,11 +6,45 @@ their name ends in `_json`, else raw bytes.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from interlock.model.events import Process
 from interlock.model.outcome import Outcome
 from interlock.model.plan import Target
+
+
+class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """An engine as configured now: where it is reached, its key's variable, limits. Never frozen, never journaled.
+
+    Field by field what `interlock.toml` says under `[engines.NAME]`; `driver` is its `api` or `agent`.
+    """
+
+    name: str
+    kind: Literal["llm", "agent"]
+    driver: str
+    base_url: str | None = None
+    api_key: str | None = None
+    """The name of the variable that holds the key."""
+    concurrency: int | None = None
+    args: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    output: Literal["text", "json"] = "text"
+
+
+class EngineCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What all prompts of a job ask of their engine."""
+
+    engine: str
+    kind: Literal["llm", "agent"]
+    driver: str
+    model: str | None = None
+    schema_json: str | None = None
+    """The JSON Schema the answer must fit; an engine that cannot enforce it gets it in the prompt."""
+    temperature: float | None = None
+    max_tokens: int | None = None
+    extra_params_json: str = "{}"
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -37,6 +71,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     idle_timeout_ms: int | None = None
     max_result_bytes: int = 1_048_576
     max_log_bytes: int = 8_388_608
+    call: EngineCall | None = None
+    """Of prompts and judges; `target` says nothing more then."""
     accepts_any_exit: bool = False
     """A check or probe: exit code and output are the answer, so a non-zero exit is not a failure."""
 
@@ -53,6 +89,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     index: int | None = None
     process: Process | None = None
     """The warm worker that capacity() offered for it."""
+    prompt: str | None = None
+    """The whole text to send: prose with context attached, or a correction."""
+    session: str | None = None
+    """The agent session to continue in; None starts a new one."""
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,4 +112,4 @@ class EnvAudit(msgspec.Struct, frozen=True, kw_only=True):
 
 Report = Started | Outcome | EnvAudit
 
-__all__ = ["EnvAudit", "Job", "Outcome", "Report", "Request", "Started"]
+__all__ = ["EngineCall", "EngineSettings", "EnvAudit", "Job", "Outcome", "Report", "Request", "Started"]

@@ -8,8 +8,6 @@ still stands in the file.
 from __future__ import annotations
 
 import os
-import shutil
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -52,17 +50,10 @@ class JobContext:
         parts = (artifact, b'"feedback":', job.feedback_json, b',"inputs":', job.inputs_json)
         return b"{" + b"".join(parts) + b',"params":' + job.params_json
 
-    def write(self, request: Request, path: bytes) -> None:
-        """Write the attempt's context file. Raises OSError."""
+    def content(self, request: Request) -> bytes:
+        """Return the attempt's context file."""
         index = b"null" if request.index is None else b"%d" % request.index
-        parts = (self._head, b',"index":', index, b',"item":', request.item_json or b"null", b"}\n")
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            left = memoryview(b"".join(parts))
-            while left:
-                left = left[os.write(fd, left) :]
-        finally:
-            os.close(fd)
+        return b"".join((self._head, b',"index":', index, b',"item":', request.item_json or b"null", b"}\n"))
 
     def environment(self, request: Request, path: bytes, marker: Marker) -> dict[bytes, bytes]:
         """Return the attempt's whole environment."""
@@ -92,28 +83,3 @@ def without_largest(env: dict[bytes, bytes]) -> dict[bytes, bytes] | None:
         return None
     largest = max(ours, key=lambda name: len(env[name]))
     return {name: value for name, value in env.items() if name != largest}
-
-
-class ScratchFolder:
-    """A private folder for what attempts need on disk; made at first use, gone with `remove`."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._prefix = os.fsencode(path) + b"/"
-        self._made = False
-
-    def make(self) -> Path:
-        """Make the folder. Raises OSError."""
-        if not self._made:
-            self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._made = True
-        return self._path
-
-    def file(self, name: str) -> bytes:
-        """Return the path of a file in it."""
-        return self._prefix + name.encode()
-
-    def remove(self) -> None:
-        """Remove the folder and what is left in it."""
-        shutil.rmtree(self._path, ignore_errors=True)
-        self._made = False

@@ -6,9 +6,7 @@ reason that tells the environment, the disk and the program apart.
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import itertools
 import os
 import select
 import threading
@@ -18,7 +16,8 @@ from typing import Final, NamedTuple
 
 from interlock.dispatch.attempt import Attempt, Supervisor, now_ms
 from interlock.dispatch.base import EnvAudit, Job, Outcome, Report
-from interlock.dispatch.context import JobContext, ScratchFolder
+from interlock.dispatch.context import JobContext
+from interlock.dispatch.context_files import ContextFiles
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import Marker
 from interlock.dispatch.output import TAIL_BYTES, Sink
@@ -26,7 +25,7 @@ from interlock.dispatch.program import Programs, SpawnError
 from interlock.dispatch.reaper import Reaper
 from interlock.dispatch.redact_base import EnvUnresolvedError, Redactor, ResolvedEnv
 from interlock.dispatch.scripts import ScriptStore
-from interlock.model.plan import Command, PythonFunction, Script
+from interlock.model.plan import Command, Prompt, PythonFunction, Script
 from interlock.model.states import Reason
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -59,10 +58,9 @@ class Launcher:
         self._marker = marker
         self._base = base
         self._reaper = reaper
-        self._contexts = ScratchFolder(scratch / f"contexts-{marker.holder}-{marker.term}")
+        self._contexts = ContextFiles(scratch, f"{marker.holder}-{marker.term}")
         self._scripts = ScriptStore(scratch / "scripts")
         self._programs = Programs()
-        self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._jobs: dict[str, tuple[threading.Lock, list[_Shared]]] = {}
 
@@ -70,11 +68,9 @@ class Launcher:
         """Run one attempt to its end."""
         if attempt.cancelled is not None:
             return attempt.never_began(None, "cancelled before it began")
-        context = self._contexts.file(f"{next(self._numbers)}.json")
         try:
             shared = self._shared(attempt.request.job)
-            self._contexts.make()
-            shared.context.write(attempt.request, context)
+            context = self._contexts.put(shared.context.content(attempt.request))
             return self._run(attempt, shared, poller, wake_fd, context)
         except EnvUnresolvedError as error:
             return attempt.never_began(Reason.ENV_UNRESOLVED, error.message)
@@ -82,9 +78,6 @@ class Launcher:
             return attempt.never_began(Reason.SPAWN_FAILED, str(error))
         except OSError as error:
             return attempt.never_began(*_explain(error))
-        finally:
-            with contextlib.suppress(OSError):
-                os.unlink(context)  # noqa: PTH108 - bytes, at half the cost
 
     def _run(self, attempt: Attempt, shared: _Shared, poller: select.poll, wake_fd: int, context: bytes) -> Outcome:
         request = attempt.request
@@ -136,8 +129,8 @@ class Launcher:
                     return (*script.interpreter, str(self._scripts.path(script)))
                 except ValueError as error:
                     raise SpawnError(str(error)) from error
-            case PythonFunction():
-                raise SpawnError(f"`{job.step_id}` is a Python function, not a command")
+            case PythonFunction() | Prompt():
+                raise SpawnError(f"`{job.step_id}` is not a command")
 
     def forget(self, job_key: str) -> None:
         """Drop what the attempts of a job shared."""

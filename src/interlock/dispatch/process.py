@@ -48,7 +48,7 @@ class _Wake:
 
 
 class CommandRunner:
-    """Where Command and Script targets run."""
+    """Where Command and Script targets run. A `reaper` that is given stays its owner's to close."""
 
     def __init__(
         self,
@@ -69,6 +69,7 @@ class CommandRunner:
         self._report = report
         self._marker = marker
         self._reaper = reaper or Reaper(marker, base)
+        self._owns_reaper = reaper is None
         self._launcher = Launcher(report, env_for, log, scratch, marker, base, self._reaper)
         self._queue: queue.SimpleQueue[Attempt | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -120,7 +121,7 @@ class CommandRunner:
         self._launcher.forget(job_key)
         with self._lock:
             dispatches = self._dispatches.pop(job_key, None)
-        return end_strays(self._marker, dispatches) if dispatches else 0
+        return end_strays(self._marker, dispatches.__contains__) if dispatches else 0
 
     def close(self) -> None:
         """End everything that is left. Idempotent."""
@@ -133,9 +134,12 @@ class CommandRunner:
             self._queue.put(None)
         for thread in self._threads:
             thread.join(_JOIN_S)
-        for key in list(self._dispatches):
-            self.end_strays(key)
-        self._reaper.close()
+        dispatches = set[str]().union(*self._dispatches.values())
+        if dispatches:
+            end_strays(self._marker, dispatches.__contains__)
+        self._dispatches.clear()
+        if self._owns_reaper:
+            self._reaper.close()
         self._launcher.close()
 
     def _work(self, wake: _Wake) -> None:

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections import deque
 from typing import IO, Final, NamedTuple
 
 from interlock.dispatch import python_zygote
@@ -46,6 +47,9 @@ class Ends(NamedTuple):
     err: int
 
 
+_Wires = tuple[socket.socket, int, int]
+
+
 class Link:
     """One zygote. Raises NoWorkerError when it cannot be started."""
 
@@ -64,6 +68,8 @@ class Link:
             raise NoWorkerError(f"{argv[0]}: {text}") from error
         finally:
             theirs.close()
+        self._poll = select.poll()
+        self._poll.register(self.control, select.POLLIN)
         self.control.setblocking(False)  # noqa: FBT003 - takes it by place only
 
     def _spawn(self, argv: list[str], control: int, env: dict[bytes, bytes]) -> subprocess.Popen[bytes]:
@@ -83,57 +89,71 @@ class Link:
         return self._process.pid
 
     def fork(self, count: int) -> list[Ends]:
-        """Return `count` new workers. Raises NoWorkerError."""
-        ends: list[tuple[socket.socket, int, int]] = []
+        """Return up to `count` new workers. Raises NoWorkerError when not even one can be had."""
+        asked, problem = self._ask_for(count)
         forked: list[Ends] = []
+        until = time.monotonic() + START_TIMEOUT_S
         try:
-            ends.extend(self._ask() for _ in range(count))
-            until = time.monotonic() + START_TIMEOUT_S
-            while len(forked) < count:
-                pid = self._forked(until)
-                process = identify(pid) or Process(pid, 0, "")
-                forked.append(Ends(process, *ends[len(forked)]))
-        except OSError as error:
-            raise NoWorkerError(self._why(error.strerror or str(error))) from error
+            # each request that was sent is answered, and its answer must be taken before the next one is
+            while asked:
+                pid, fork_errno = self._answer(until)
+                wires = asked.popleft()
+                if pid:
+                    forked.append(Ends(identify(pid) or Process(pid, 0, ""), *wires))
+                else:
+                    problem = f"cannot fork a worker: {os.strerror(fork_errno)}"
+                    _close(wires)
         finally:
-            for sock, out, err in ends[len(forked) :]:
-                sock.close()
-                os.close(out)
-                os.close(err)
+            for wires in asked:
+                _close(wires)
+        if not forked:
+            raise NoWorkerError(problem)
         return forked
 
-    def _ask(self) -> tuple[socket.socket, int, int]:
-        ours, theirs = socket.socketpair()
-        out, out_theirs = os.pipe()
-        err, err_theirs = os.pipe()
+    def _ask_for(self, count: int) -> tuple[deque[_Wires], str]:
+        """Send the requests; as many as there are descriptors for, and what stood in the way of more."""
+        asked: deque[_Wires] = deque()
         try:
+            for _ in range(count):
+                asked.append(self._ask())
+        except ConnectionError:
+            return asked, self._why("ended")
+        except OSError as error:
+            return asked, f"cannot make a worker: {error.strerror}"
+        return asked, ""
+
+    def _ask(self) -> _Wires:
+        fds: list[int] = []
+        ours, theirs = socket.socketpair()
+        try:
+            for _ in range(2):
+                fds.extend(os.pipe())
+            out, out_theirs, err, err_theirs = fds
             ours.setblocking(False)  # noqa: FBT003 - takes it by place only
             os.set_blocking(out, False)
             os.set_blocking(err, False)
             socket.send_fds(self.control, [b"F"], [theirs.fileno(), out_theirs, err_theirs])
         except OSError:
             ours.close()
-            os.close(out)
-            os.close(err)
+            for fd in fds[::2]:
+                os.close(fd)
             raise
         finally:
             theirs.close()
-            os.close(out_theirs)
-            os.close(err_theirs)
+            for fd in fds[1::2]:
+                os.close(fd)
         return ours, out, err
 
-    def _forked(self, until: float) -> int:
-        """Wait for the answer to one request."""
+    def _answer(self, until: float) -> tuple[int, int]:
+        """Wait for the answer to one request: a pid, or 0 and the error's number."""
         while True:
             wait_s = until - time.monotonic()
-            if wait_s <= 0 or not select.select([self.control], [], [], wait_s)[0]:
+            if wait_s <= 0 or not self._poll.poll(wait_s * 1_000):
                 self.kill()
                 raise NoWorkerError(self._why(f"gave no worker within {START_TIMEOUT_S:.0f} s"))
             kind, pid, value = self._receive() or (0, 0, 0)
-            if kind == python_zygote.FORKED:
-                return pid
-            if kind == python_zygote.NO_FORK:
-                raise NoWorkerError(f"cannot fork a worker: {os.strerror(value)}")
+            if kind in (python_zygote.FORKED, python_zygote.NO_FORK):
+                return pid, value
             if kind == python_zygote.READY and value < _OLDEST:
                 self.kill()
                 raise NoWorkerError(f"{self._name()} is Python 3.{value}; python: targets need 3.{_OLDEST} or newer")
@@ -187,3 +207,9 @@ class Link:
             self._process.kill()
             self._process.wait()
         self._stderr.close()
+
+
+def _close(wires: _Wires) -> None:
+    wires[0].close()
+    os.close(wires[1])
+    os.close(wires[2])

@@ -23,6 +23,8 @@ from interlock.model.events import LogSpan
 
 NEVER: Final = math.inf
 _CHUNK: Final = 65_536
+_USUAL: Final = 8_192
+"""Most answers fit; a bigger buffer for each of them costs more than it saves."""
 _READS: Final = 16
 """Of one pipe before others have their turn."""
 _SLACK: Final = 65_536
@@ -138,7 +140,7 @@ class Peer:
     def receive(self) -> tuple[int, bytes] | None:
         """Return an answer once it is whole; `lost` is set when none can come any more."""
         try:
-            data = self.socket.recv(_CHUNK)
+            data = self.socket.recv(_CHUNK if self.held else _USUAL)
         except BlockingIOError:
             return None
         except OSError:

@@ -57,6 +57,10 @@ def encodings(value: str) -> frozenset[bytes]:
     return frozenset({raw, *(text.encode("utf-8", "surrogateescape") for text in texts), *_base64_cores(raw)})
 
 
+def _compact(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
 class PatternRedactor:
     """Replaces the values of `secrets` (name to value) in texts and streams."""
 
@@ -101,7 +105,14 @@ class PatternRedactor:
         """Redact JSON text so that it stays JSON: inside of strings, and a number that holds a value becomes one."""
         if self.text(data) == data:
             return data
-        return json.dumps(self._value(canon.loads(data)), ensure_ascii=False, separators=(",", ":")).encode()
+        try:
+            clean = _compact(self._value(canon.loads(data)))
+        except canon.NotJsonError:
+            return self.text(data)
+        if self.text(clean) == clean:
+            return clean
+        # a value that reads like JSON syntax: only the whole can be taken out
+        return _compact(next(mark for _, _, mark in self.matches(clean)).decode())
 
     def _value(self, value: Any) -> Any:  # noqa: ANN401 - any JSON value
         if isinstance(value, dict):

@@ -12,47 +12,79 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterable
 from typing import Final
 
 from interlock.dispatch import identity
 from interlock.dispatch.identity import Stat
-from interlock.dispatch.reaper_main import marker_of, pids, send, with_descendants
+from interlock.dispatch.reaper_main import marker_of, pids, send
 
 _FRESH_S: Final = 0.02
 _AGAIN_S: Final = 0.005
 _STUCK_S: Final = 5.0
 
 
-class _Table:
-    """All processes with their marks, read at most every 20 ms however many attempts ask."""
+class _Census:
+    """All running processes at one moment, indexed by what ties them to a tree."""
+
+    def __init__(self, rows: list[tuple[Stat, bytes]]) -> None:
+        self.stats = {stat.pid: stat for stat, _ in rows}
+        self.children: dict[int, list[int]] = {}
+        self.led: dict[int, list[int]] = {}
+        self.marked: dict[bytes, list[int]] = {}
+        for stat, mark in rows:
+            self.children.setdefault(stat.ppid, []).append(stat.pid)
+            for leader in {stat.pgid, stat.sid}:
+                self.led.setdefault(leader, []).append(stat.pid)
+            for own in mark.split(b" ") if mark else ():
+                self.marked.setdefault(own, []).append(stat.pid)
+
+    def family(self, roots: Iterable[int]) -> list[Stat]:
+        """Return the roots and all that descends from them."""
+        found: dict[int, Stat] = {}
+        ahead = list(roots)
+        while ahead:
+            pid = ahead.pop()
+            if pid in self.stats and pid not in found:
+                found[pid] = self.stats[pid]
+                ahead += self.children.get(pid, ())
+        return list(found.values())
+
+
+class _Registrar:
+    """Takes the census however many attempts ask, and spends at most a fifth of its time on those who are in no hurry."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._read_at = -1.0
-        self._rows: dict[int, tuple[Stat, bytes]] = {}
+        self._taken_at = -1.0
+        self._took_s = 0.0
+        self._census = _Census([])
 
-    def rows(self, asked_at: float) -> dict[int, tuple[Stat, bytes]]:
-        """Return what was read at or after `asked_at` (monotonic)."""
+    def census(self, *, fresh: bool) -> _Census:
+        """Return the latest census; a fresh one began after it was asked for."""
+        asked_at = time.monotonic()
         with self._lock:
-            if self._read_at < asked_at:
-                self._read_at = time.monotonic()
-                self._rows = _read_rows() if identity.HAS_PROC else _read_rows_by_psutil()
-            return self._rows
+            age_s = 0.0 if fresh else max(_FRESH_S, 5 * self._took_s)
+            if self._taken_at < asked_at - age_s:
+                self._taken_at = time.monotonic()
+                self._census = _Census(_read_rows() if identity.HAS_PROC else _read_rows_by_psutil())
+                self._took_s = time.monotonic() - self._taken_at
+            return self._census
 
 
-def _read_rows() -> dict[int, tuple[Stat, bytes]]:
-    rows = {}
+def _read_rows() -> list[tuple[Stat, bytes]]:
+    rows = []
     for pid in pids():
         stat = identity.read_stat(pid)
         if stat is not None and stat.running:
-            rows[pid] = (stat, marker_of(pid))
+            rows.append((stat, marker_of(pid)))
     return rows
 
 
-def _read_rows_by_psutil() -> dict[int, tuple[Stat, bytes]]:
+def _read_rows_by_psutil() -> list[tuple[Stat, bytes]]:
     import psutil  # noqa: PLC0415 - only where there is no /proc
 
-    rows = {}
+    rows = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             pid, cpu = process.pid, process.cpu_times()
@@ -69,11 +101,11 @@ def _read_rows_by_psutil() -> dict[int, tuple[Stat, bytes]]:
             with contextlib.suppress(psutil.Error):
                 mark = process.environ().get("INTERLOCK_MARKER", "")
             if stat.running:
-                rows[pid] = (stat, mark.encode())
+                rows.append((stat, mark.encode()))
     return rows
 
 
-_table: Final = _Table()
+_registrar: Final = _Registrar()
 
 
 class Tree:
@@ -85,19 +117,16 @@ class Tree:
         self._known: dict[int, int] = {}
         """Start times of the members last seen: a member stays one when its parent dies."""
 
-    def members(self, max_age_s: float = _FRESH_S) -> list[Stat]:
-        """Return the running members, as seen at most `max_age_s` ago."""
-        rows = _table.rows(time.monotonic() - max_age_s)
-        roots = {pid for pid, (stat, mark) in rows.items() if self._is_root(stat, mark)}
-        family = with_descendants(roots, {pid: stat.ppid for pid, (stat, _) in rows.items()})
-        members = [rows[pid][0] for pid in family if pid in rows and pid != os.getpid()]
+    def members(self, *, fresh: bool = False) -> list[Stat]:
+        """Return the running members, as seen lately, or from now on."""
+        census = _registrar.census(fresh=fresh)
+        known = (
+            pid for pid, ticks in self._known.items() if pid in census.stats and census.stats[pid].start_ticks == ticks
+        )
+        roots = [self._leader, *census.led.get(self._leader, ()), *census.marked.get(self._mark, ()), *known]
+        members = [stat for stat in census.family(roots) if stat.pid != os.getpid()]
         self._known = {stat.pid: stat.start_ticks for stat in members}
         return members
-
-    def _is_root(self, stat: Stat, mark: bytes) -> bool:
-        if self._leader in (stat.pid, stat.pgid, stat.sid) or self._known.get(stat.pid) == stat.start_ticks:
-            return True
-        return bool(mark) and self._mark in mark.split(b" ")
 
     def cpu_ticks(self) -> int:
         """Return the processor time that the tree has used so far."""
@@ -113,7 +142,7 @@ class Tree:
     def signal(self, number: signal.Signals) -> None:
         """Signal the group, and each member that left it."""
         # looked up first, and afresh: a parent that dies of the signal leaves no trace of its children
-        members = self.members(0.0)
+        members = self.members(fresh=True)
         self.signal_group(number)
         for stat in members:
             if stat.pgid != self._leader:
@@ -121,13 +150,13 @@ class Tree:
 
     def gone(self) -> bool:
         """Tell whether nothing of the tree runs any more; looked at twice, since a scan can miss a child being born."""
-        return not self.members() and not self.members(0.0)
+        return not self.members() and not self.members(fresh=True)
 
     def kill(self) -> bool:
         """SIGKILL until nothing is left; False when something could not be killed within 5 s."""
         until = time.monotonic() + _STUCK_S
         while True:
-            members = self.members(0.0)
+            members = self.members(fresh=True)
             self.signal_group(signal.SIGKILL)
             if not members and self.gone():
                 return True

@@ -14,7 +14,8 @@ import msgspec
 
 from interlock.model.states import AttemptState, Reason, RunState, StepState, UnitState
 
-UnitKind = Literal["work", "gate", "probe"]
+UnitKind = Literal["work", "gate", "judge", "approval", "probe"]
+"""A `gate` unit runs a check, a `judge` unit asks an engine, an `approval` unit waits for a person."""
 Verdict = Literal["pass", "reject"]
 Ceiling = Literal["max_units", "max_tokens", "max_cost_usd", "max_duration_ms"]
 
@@ -28,11 +29,23 @@ class Process(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What an attempt consumed. `None` is unknown, not zero."""
+    """What an attempt consumed. `None` is unknown, not zero. Input includes cached, output includes reasoning."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost_usd: float | None = None
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
+    """Who answered a prompt, beyond what was asked for."""
+
+    session: str | None = None
+    """The agent's own session, by which it can go on."""
+    model: str | None = None
+    """The model that the answer names."""
+    request_id: str | None = None
 
 
 class LogSpan(msgspec.Struct, frozen=True, array_like=True):
@@ -51,7 +64,11 @@ class NewUnit(msgspec.Struct, frozen=True, array_like=True):
     item: bytes | None
     input_hash: str
     subject: str | None = None
-    """Of a gate unit: the hash of the artifact or item result it judges. Of a probe: the asked unit's id."""
+    """Of a gate unit: the hash of the artifact or item result it judges. Of a probe: the asked unit's ordinal."""
+    feedback: bytes | None = None
+    """Content: canonical JSON `{feedback, missing}` of the loop before, for loops from 2."""
+    session: str | None = None
+    """The agent session to go on in, where the step says `session: continue`."""
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +106,9 @@ class AttemptReserved(_Event, frozen=True, kw_only=True, tag="attempt_reserved")
     dispatch: str
     process: Process | None = None
     """A warm worker that will do it; commands get theirs by AttemptStarted."""
+    engine: str | None = None
+    model: str | None = None
+    """Of a prompt: whom it goes to, and the exact model asked for."""
 
 
 class AttemptStarted(_Event, frozen=True, kw_only=True, tag="attempt_started"):
@@ -123,6 +143,9 @@ class AttemptFinished(_Event, frozen=True, kw_only=True, tag="attempt_finished")
     """When the unit may be tried again."""
     process: Process | None = None
     usage: Usage | None = None
+    answered: Answered | None = None
+    asks: int = 0
+    """Corrective re-asks of the unit spent so far, this one's included when the unit is pending again for it."""
     log: LogSpan | None = None
     started_at: int | None = None
 
@@ -186,6 +209,34 @@ class BudgetRaised(_Event, frozen=True, kw_only=True, tag="budget_raised"):
     value: float
 
 
+class EngineParked(_Event, frozen=True, kw_only=True, tag="engine_parked"):
+    """An engine's quota is used up: nothing goes to it before `until` (None: nobody knows when)."""
+
+    engine: str
+    until: int | None = None
+
+
+class Approved(_Event, frozen=True, kw_only=True, tag="approved"):
+    """A person's verdict on a gate unit: who, with which note, for exactly the artifact of that hash."""
+
+    step: int
+    unit: int
+    by: str
+    verdict: Verdict
+    subject: str
+    note: str = ""
+    """Content."""
+    override: bool = False
+    """It passes what a check or judge had rejected."""
+
+
+class LoopsGranted(_Event, frozen=True, kw_only=True, tag="loops_granted"):
+    """A journaled amendment: the step may run this many loops more than its plan says."""
+
+    step: int
+    more: int
+
+
 class ModulesAccepted(_Event, frozen=True, kw_only=True, tag="modules_accepted"):
     """`resume --accept-changes`: the new hash of each Python module or directory identity that changed."""
 
@@ -234,6 +285,9 @@ Event = (
     | StepMoved
     | RunMoved
     | BudgetRaised
+    | EngineParked
+    | Approved
+    | LoopsGranted
     | ModulesAccepted
     | RequestApplied
     | Notice

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from interlock.model.events import LogSpan, Process, Usage
+from interlock.model.events import Answered, LogSpan, Process, Usage
 from interlock.model.states import Reason
 
 
@@ -34,3 +34,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Epoch ms."""
     ended_at: int = 0
     retry_after_ms: int | None = None
+    quota_until: int | None = None
+    """With reason `llm_quota`: epoch ms when the engine takes work again, None when unknown."""
+    answered_by: Answered | None = None
+    notices: tuple[str, ...] = ()
+    """What the engine could not honour; said once a run."""

@@ -86,7 +86,21 @@ class PythonFunction(_Value, frozen=True, kw_only=True, tag="python"):
     sha256: str
 
 
-Target = Command | Script | PythonFunction
+class Prompt(_Value, frozen=True, kw_only=True, tag="prompt"):
+    """The step's prose, sent byte for byte to `engine` (a name in `Plan.engines`), with context attached.
+
+    `model` is the exact id asked for; None leaves it to the engine's own default.
+    """
+
+    text: str
+    engine: str
+    model: str | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    extra_params_json: str = "{}"
+
+
+Target = Command | Script | PythonFunction | Prompt
 
 
 class Map(_Value, frozen=True, kw_only=True):
@@ -113,10 +127,23 @@ class Route(_Value, frozen=True, kw_only=True):
     default: str | None = None
 
 
+class Judge(_Value, frozen=True, kw_only=True):
+    """Who reads the rubric: `asked` independent answers of one engine, of which a strict majority decides."""
+
+    rubric: str
+    engine: str
+    model: str | None = None
+    asked: int = 1
+    clip_chars: int = 4_000
+    """How much of the artifact's canonical JSON the judge sees; what is clipped is said."""
+
+
 class Gate(_Value, frozen=True, kw_only=True):
-    """What stands between the artifact and the next step. `check` is a command."""
+    """What stands between the artifact and the next step, asked in this order: a command, a judge, a person."""
 
     check: Command | None = None
+    judge: Judge | None = None
+    approval: bool = False
     max_loops: int = 1
     each: bool = False
 
@@ -204,6 +231,21 @@ class EnvGroup(_Value, frozen=True, kw_only=True):
     secrets: tuple[SecretSource, ...] = ()
 
 
+class Engine(_Value, frozen=True, kw_only=True):
+    """A configured thing that answers prompts, as far as it is frozen: where it is reached is read at dispatch.
+
+    `driver` is the API (`openai`, `anthropic`, `gemini`) or the agent (`claude`, `codex`, ..., `command`).
+    """
+
+    name: str
+    kind: Literal["llm", "agent"]
+    driver: str
+    model: str | None = None
+    env: tuple[str, ...] = ()
+    reserve_tokens: int = 20_000
+    """What a dispatch is charged in advance, and for good where its usage stays unknown."""
+
+
 class Limits(_Value, frozen=True, kw_only=True):
     """Sizes in bytes and counts that hold for the run."""
 
@@ -234,6 +276,8 @@ class Plan(_Value, frozen=True, kw_only=True):
     python_path: tuple[str, ...] = ()
     """Folders put before that interpreter's own path, in order."""
     env_groups: tuple[EnvGroup, ...] = ()
+    engines: tuple[Engine, ...] = ()
+    """Those that some step or judge uses."""
     limits: Limits = Limits()
     notices: tuple[str, ...] = ()
     """Things the author should know once per run: accepted akm spellings that do nothing here, for example."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.plan import Plan
 from interlock.model.states import RUN_ENDED, STEP_ENDED, Reason, RunState, StepState, UnitState
@@ -40,9 +41,11 @@ class Unit:
     """One work, gate or probe unit as the loop sees it. See `events.NewUnit` for the fields it was born with."""
 
     __slots__ = (
+        "asks",
         "attempt",
         "dispatch",
         "error",
+        "feedback",
         "id",
         "index",
         "item",
@@ -54,6 +57,7 @@ class Unit:
         "result",
         "retries",
         "round",
+        "session",
         "state",
         "subject",
         "verdict",
@@ -77,6 +81,9 @@ class Unit:
         self.error = ""
         self.result: bytes | None = None
         self.verdict: ev.Verdict | None = None
+        self.feedback = new.feedback
+        self.session = new.session
+        self.asks = 0
 
     def waits_until(self, at: int) -> bool:
         """Tell whether the unit is in backoff until exactly then."""
@@ -149,6 +156,10 @@ class Snapshot:
         self.raised: dict[str, float] = {}
         self.accepted: dict[str, str] = {}
         self.noticed: set[str] = set()
+        self.parked: dict[str, int | None] = {}
+        """Engines without quota, and until when (None: unknown)."""
+        self.granted: dict[int, int] = {}
+        """Loops granted beyond the plan, by step."""
         self.running = 0
         self.halted: int | None = None
         """Index of the step whose final failure stops all new work."""
@@ -262,6 +273,9 @@ def _finished(snap: Snapshot, event: ev.AttemptFinished) -> None:
     unit.error = event.error
     unit.result = event.result
     unit.verdict = event.verdict
+    unit.asks = event.asks
+    if event.answered is not None and event.answered.session is not None:
+        unit.session = event.answered.session
     move_unit(step, unit, event.unit_state)
     _queue(step, unit, event.not_before)
     if event.usage is not None:
@@ -340,6 +354,22 @@ def _budget_raised(snap: Snapshot, event: ev.BudgetRaised) -> None:
     snap.raised[event.name] = event.value
 
 
+def _engine_parked(snap: Snapshot, event: ev.EngineParked) -> None:
+    snap.parked[event.engine] = event.until
+
+
+def _approved(snap: Snapshot, event: ev.Approved) -> None:
+    step = snap.steps[event.step]
+    unit = step.units[event.unit]
+    unit.verdict = event.verdict
+    unit.result = canon.dumps({"feedback": event.note, "verdict": event.verdict})
+    move_unit(step, unit, UnitState.COMPLETED)
+
+
+def _loops_granted(snap: Snapshot, event: ev.LoopsGranted) -> None:
+    snap.granted[event.step] = snap.granted.get(event.step, 0) + event.more
+
+
 def _modules_accepted(snap: Snapshot, event: ev.ModulesAccepted) -> None:
     snap.accepted.update(event.hashes)
 
@@ -363,6 +393,9 @@ _APPLY: Final[dict[type, Callable[[Snapshot, Any], None]]] = {
     ev.StepMoved: _step_moved,
     ev.RunMoved: _run_moved,
     ev.BudgetRaised: _budget_raised,
+    ev.EngineParked: _engine_parked,
+    ev.Approved: _approved,
+    ev.LoopsGranted: _loops_granted,
     ev.ModulesAccepted: _modules_accepted,
     ev.RequestApplied: _nothing,
     ev.Notice: _notice,

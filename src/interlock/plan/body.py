@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
-from markdown_it import MarkdownIt
 
 from interlock.model.workflow import Place
 from interlock.plan.diagnose import Source, shown, suggest
@@ -74,6 +73,10 @@ def _belongs(source: Source, start: _Heading, step_ids: Sequence[str], found: di
 
 
 def _headings(document: Document, lines: list[str]) -> list[_Heading]:
+    if _STEP_LEVEL not in document.body:
+        return []
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - heavy, and a workflow of commands has no headings
+
     parser = MarkdownIt("commonmark").disable(["inline", "text_join"])
     tokens = parser.parse(document.body)
     found = []

@@ -20,7 +20,7 @@ def interpreter_of(
         return _from_first_line(script.content, sources)
     suffix = PurePosixPath(script.path).suffix
     if suffix == ".py":
-        return python
+        return _because(python, "needs an interpreter:") if isinstance(python, Missing) else python
     if suffix in {".sh", ".bash"}:
         return _shell_prefix(shell, suffix, sources)
     if script.executable and b"\0" in script.content[:4096]:
@@ -60,6 +60,10 @@ def _shell_prefix(shell: Shell | None, suffix: str, sources: Sources) -> tuple[s
     if shell is None or (suffix == ".bash" and shell.name != "bash"):
         name = "bash" if suffix == ".bash" else "sh"
         found = sources.program(name)
-        return found if isinstance(found, Missing) else (found,)
+        return _because(found, f"needs '{name}', which") if isinstance(found, Missing) else (found,)
     # `-c` is for text on the command line
     return shell.argv[:-1]
+
+
+def _because(missing: Missing, lead: str) -> Missing:
+    return Missing(reason=f"{lead} {missing.reason}", hint=missing.hint)

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
-
-import jsonschema_rs
+from typing import TYPE_CHECKING, Any, Final
 
 from interlock.errors import UsageError
 from interlock.model import canon
@@ -18,6 +16,9 @@ from interlock.model.plan import Param
 from interlock.plan.diagnose import Source, shown, suggest
 from interlock.plan.scalars import to_json
 from interlock.plan.yaml import compose
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 _HIDDEN: Final = "its value"
 _TYPES: Final = {
@@ -162,6 +163,8 @@ def _fits(value: object, schema: object) -> bool:
 
 
 def _validator(schema: Any, mask: str | None = None) -> jsonschema_rs.Draft202012Validator:  # noqa: ANN401 - any JSON Schema
+    import jsonschema_rs  # noqa: PLC0415 - heavy, and not every run has a schema
+
     return jsonschema_rs.Draft202012Validator(schema, validate_formats=True, mask=mask, offline=True)
 
 

@@ -7,15 +7,18 @@ source form where the schema wants text (`enum: [1.10]` beside `type: string`).
 
 from __future__ import annotations
 
-from typing import Any, Final
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
 
-import jsonschema_rs
 from msgspec import UNSET, UnsetType
 
 from interlock.model.workflow import Place
 from interlock.plan.diagnose import Source, did_you_mean, shown, suggest
 from interlock.plan.scalars import describe, resolve, to_json
 from interlock.plan.yaml import Mapping, Node, Scalar, Sequence
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 TYPES: Final = ("array", "boolean", "integer", "null", "number", "object", "string")
@@ -100,7 +103,6 @@ FORMATS: Final = (
     "uri-template",
     "uuid",
 )
-_META: Final = jsonschema_rs.Draft202012Validator({"$ref": DIALECT}, validate_formats=True)
 _ANY_TEXT: Final = {
     "type": "string",
     "items": {"type": "string"},
@@ -128,8 +130,17 @@ def read_schema(source: Source, node: Node, what: str) -> Any | UnsetType:  # no
     return UNSET if walk.faults else schema
 
 
+@cache
+def _meta() -> jsonschema_rs.Draft202012Validator:
+    import jsonschema_rs  # noqa: PLC0415 - heavy, and not every run has a schema
+
+    return jsonschema_rs.Draft202012Validator({"$ref": DIALECT}, validate_formats=True)
+
+
 def compiled(schema: Any) -> jsonschema_rs.Draft202012Validator:  # noqa: ANN401 - any JSON Schema
     """Return the validator of a schema that `read_schema` passed: formats asserted, nothing fetched."""
+    import jsonschema_rs  # noqa: PLC0415 - heavy, and not every run has a schema
+
     return jsonschema_rs.Draft202012Validator(schema, validate_formats=True, ignore_unknown_formats=False, offline=True)
 
 
@@ -217,7 +228,7 @@ class _Walk:
     def report_refused(self, schema: Any, what: str) -> None:  # noqa: ANN401 - as above
         """Report what the meta-schema refuses."""
         # a keyword can be refused by several vocabularies; the first refusal of a place says enough
-        refused = {tuple(error.instance_path): error for error in reversed(list(_META.iter_errors(schema)))}
+        refused = {tuple(error.instance_path): error for error in reversed(list(_meta().iter_errors(schema)))}
         for path, error in refused.items():
             message, hint = _refusal(path, error)
             self._fault(self.place(path), "bad-schema", f"{what}: {message}", hint)

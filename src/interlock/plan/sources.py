@@ -1,4 +1,4 @@
-"""What `resolve` may ask about the world, as a protocol; the real body is `run/sources.py`.
+"""What `resolve` may ask about the world, as a protocol; the real body is `driver/sources.py`.
 
 Every question has a typed answer: what was found, or `Missing` with the reason and a next step. Nothing here
 raises and nothing imports the user's code.

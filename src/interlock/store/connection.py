@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from interlock.errors import StoreError
 from interlock.store.artifacts import sync_folder
-from interlock.store.faults import busy, reading, translated
+from interlock.store.faults import busy, corrupt, reading, translated
 from interlock.store.migrate import check, migrate
 from interlock.store.mounts import mount_table, network_filesystem
 
@@ -30,6 +30,7 @@ _CHECKPOINT_PAGES: Final = 4_000
 _WAL_KEPT_BYTES: Final = 64 * 1024 * 1024
 _CACHE_KIB: Final = 16 * 1024
 _RETRY_S: Final = 0.01
+_HEADER_BYTES: Final = 100
 
 
 class Connection:
@@ -39,7 +40,6 @@ class Connection:
         self.raw = raw
         self.path = path
         self.notice = ""
-        self.read_only = False
         self._on_commit = on_commit
         self._copy: Path | None = None
         raw.create_function("tagged_sha256", 1, _tagged_sha256, deterministic=True)
@@ -105,6 +105,7 @@ def open_file(path: Path, on_commit: Callable[[str], None] | None, busy_ms: int)
     """Open for writing; create and migrate as needed."""
     with translated(path):
         _create(path)
+        _refuse_cut(path)
         found = _connect(path, "mode=rw", on_commit, busy_ms)
     try:
         with translated(path):
@@ -136,15 +137,38 @@ def _create(path: Path) -> None:
     sync_folder(path.parent)
 
 
+def _refuse_cut(path: Path) -> None:
+    """Refuse a file that ends inside a page: SQLite would read the missing bytes as zeros.
+
+    While a WAL or a rollback journal is there the file may be in motion; then SQLite repairs it by itself.
+    """
+    if any(path.with_name(path.name + suffix).exists() for suffix in ("-wal", "-journal")):
+        return
+    with path.open("rb") as file:
+        header = file.read(_HEADER_BYTES)
+    size = path.stat().st_size
+    page = int.from_bytes(header[16:18], "big")
+    if header.startswith(b"SQLite format 3") and (
+        size < _HEADER_BYTES or size % (65_536 if page == 1 else page or 512)
+    ):
+        raise corrupt(path, "the file ends inside a page")
+
+
 def _connect(path: Path, options: str, on_commit: Callable[[str], None] | None, busy_ms: int) -> Connection:
     return Connection(_raw(f"file:{quote(str(path.absolute()))}?{options}", busy_ms), path, on_commit)
 
 
 def _raw(uri: str, busy_ms: int) -> sqlite3.Connection:
     raw = sqlite3.connect(uri, uri=True, isolation_level=None, cached_statements=256, timeout=busy_ms / 1000)
-    raw.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-    raw.execute("PRAGMA temp_store = MEMORY")
-    raw.execute("PRAGMA trusted_schema = OFF")
+    try:
+        raw.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        raw.execute("PRAGMA temp_store = MEMORY")
+        raw.execute("PRAGMA trusted_schema = OFF")
+        # SQLite opens a file only when it must: find out now whether that works
+        raw.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    except BaseException:
+        raw.close()
+        raise
     return raw
 
 
@@ -176,10 +200,13 @@ def open_read_only(path: Path, busy_ms: int) -> Connection:
     """Open for reading, beside a writer or in a folder where nothing can be written."""
     if not path.exists():
         raise StoreError("no-journal", f"there is no journal at {path}", "start a run first")
+    with translated(path):
+        _refuse_cut(path)
     found = _readable(path, busy_ms)
-    found.read_only = True
     try:
         with reading(path):
+            # a copy could be written to, in vain
+            found.raw.execute("PRAGMA query_only = ON")
             version = check(found.raw, path)
     except BaseException:
         found.close()
@@ -193,15 +220,11 @@ def open_read_only(path: Path, busy_ms: int) -> Connection:
 def _readable(path: Path, busy_ms: int) -> Connection:
     """The plain way first. Where the files beside a WAL journal cannot be made: as a still image, else a copy."""
     with translated(path):
-        found = _connect(path, "mode=ro", None, busy_ms)
         try:
-            found.raw.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            return _connect(path, "mode=ro", None, busy_ms)
         except sqlite3.OperationalError as error:
-            found.close()
             if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
                 raise
-        else:
-            return found
         wal = path.with_name(path.name + "-wal")
         if not wal.exists() or wal.stat().st_size == 0:
             return _connect(path, "mode=ro&immutable=1", None, busy_ms)

@@ -37,6 +37,9 @@ def translated(path: Path) -> Iterator[None]:
         raise from_sqlite(error, path) from error
     except OSError as error:
         raise from_os(error, path) from error
+    except UnicodeDecodeError as error:
+        # damaged text, in a row or in SQLite's own message about it
+        raise corrupt(path, error) from error
     except UnicodeEncodeError as error:
         raise BadRowError("bad-row", f"a value is not text that {path} can hold: {error.reason}") from error
     except OverflowError as error:
@@ -49,7 +52,7 @@ def reading(path: Path) -> Iterator[None]:
     with translated(path):
         try:
             yield
-        except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, TypeError) as error:
+        except (msgspec.MsgspecError, ValueError, TypeError, AttributeError) as error:
             raise corrupt(path, str(error)) from error
 
 

@@ -26,6 +26,7 @@ _CONTENT: Final[dict[type, frozenset[str]]] = {
     # round and loop belong to StepStarted; a move leaves them alone
     ev.StepMoved: frozenset({"detail", "artifact", "round", "loop"}),
     ev.RunMoved: frozenset({"detail"}),
+    ev.Approved: frozenset({"note"}),
 }
 _COLUMNS: Final = frozenset({"at", "step", "unit"})
 Encode = Callable[[Any], str]

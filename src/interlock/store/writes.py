@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from interlock.model import events as ev
 from interlock.store.batch import Batch, RuleError
+from interlock.store.meta import TYPES
 from interlock.store.write_attempts import finish, reserve, start
 from interlock.store.write_steps import move_runs, move_steps
 from interlock.store.write_units import add_units, move_units, start_step, stop_units
@@ -19,7 +20,10 @@ from interlock.store.write_units import add_units, move_units, start_step, stop_
 def write(batch: Batch, events: Sequence[ev.Event]) -> None:
     """Carry out the events in order, inside the caller's transaction."""
     for kind, group in groupby(events, type):
-        _WRITERS[kind](batch, list(group))
+        writer = _WRITERS.get(kind)
+        if writer is None:
+            raise RuleError("unknown-event", f"this journal cannot record the event {TYPES.get(kind, kind.__name__)}")
+        writer(batch, list(group))
 
 
 def _raise_budget(batch: Batch, group: list[ev.BudgetRaised]) -> None:

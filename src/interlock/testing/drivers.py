@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Final
 
 from interlock.app import App
+from interlock.driver.clock import SystemClock
+from interlock.driver.configuration import require_config
+from interlock.driver.project import project_at
 from interlock.errors import InterlockError
-from interlock.run.clock import SystemClock
-from interlock.run.configuration import require_config
-from interlock.run.project import project_at
 
 Hook = Callable[[str], None]
 WORKFLOW: Final = Path("sample.md")

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from interlock.dispatch.base import Job, Outcome, Report, Request
+from interlock.driver.clock import Clock
 from interlock.model.events import Process
-from interlock.run.clock import Clock
 from interlock.testing.build import aborted
 
 Script = Callable[["HandExecutor"], Iterator[list[Report]]]
@@ -50,6 +50,9 @@ class HandExecutor:
     def cancel(self, dispatches: list[str] | None, grace_s: float) -> None:  # noqa: ARG002 - the protocol's
         """Take note; ends are the script's business."""
         self.cancelled.append(grace_s)
+
+    def tidy(self, step: int) -> None:
+        """Nothing is left behind here."""
 
     def wake(self) -> None:
         """Take note."""
@@ -103,6 +106,9 @@ class ScriptedExecutor:
     def cancel(self, dispatches: list[str] | None, grace_s: float) -> None:  # noqa: ARG002 - all or nothing
         """End what runs as aborted."""
         self._cancelled = True
+
+    def tidy(self, step: int) -> None:
+        """Nothing is left behind here."""
 
     def wake(self) -> None:
         """Nothing waits."""

@@ -54,7 +54,7 @@ def _failed(run: RunRow, steps: Sequence[StepRow]) -> str:
     reasons = {run.reason, *(step.reason for step in steps if step.state == StepState.FAILED)}
     if "budget_exceeded" in reasons:
         ceiling = next((name for name in _CEILINGS if any(name in step.detail for step in steps)), "max_units")
-        return f"interlock resume {run.id} --raise {ceiling}=..."
+        return f"interlock resume {run.id} --raise {ceiling}=N"
     return f"interlock resume {run.id}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from interlock.run.loop import Loop
+from interlock.driver.loop import Loop
 from interlock.testing import kill_matrix
 
 _true_commit: Any = vars(Loop)["_commit"]

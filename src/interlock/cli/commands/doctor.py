@@ -10,9 +10,9 @@ from interlock.cli.options import example, json_option
 from interlock.cli.output import say, style, write_json_list
 from interlock.cli.session import Session
 from interlock.cli.text import count, safe
+from interlock.driver.doctor import Check
 from interlock.errors import StoreError
 from interlock.model.states import RunState
-from interlock.run.doctor import Check
 
 
 @click.command(epilog=example("interlock doctor"))

@@ -8,6 +8,7 @@ from interlock.cli.options import Duration, example, json_option
 from interlock.cli.output import say, write_json
 from interlock.cli.session import Session
 from interlock.cli.text import count, safe
+from interlock.driver.gc import GcReport
 from interlock.views.values import SCHEMA
 
 
@@ -28,7 +29,9 @@ def command(session: Session, older_than: int, *, dry_run: bool, as_json: bool) 
 
     A run that can still go on by itself (active, waiting, blocked) is never removed.
     """
-    report = session.app.gc(older_than_ms=older_than, dry_run=dry_run)
+    app = session.app
+    there = app.project.journal.exists()
+    report = app.gc(older_than_ms=older_than, dry_run=dry_run) if there else GcReport(runs=(), artifacts=0)
     if as_json:
         write_json({"schema": SCHEMA, "runs": report.runs, "artifacts": report.artifacts})
         return

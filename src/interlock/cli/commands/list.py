@@ -12,7 +12,7 @@ from interlock.app import App
 from interlock.cli.census_text import ending
 from interlock.cli.marks import mark
 from interlock.cli.options import example, json_option
-from interlock.cli.output import say, style, table, write_json_list
+from interlock.cli.output import say, table, write_json_list
 from interlock.cli.reading import facts_of
 from interlock.cli.session import Session
 from interlock.cli.text import ago, duration, safe
@@ -53,4 +53,4 @@ def _lines(rows: Sequence[RunRow]) -> Iterator[Sequence[str]]:
     now_ms = int(time.time() * 1000)
     for row in rows:
         state = f"{mark(row.state).sign} {ending(row.state, row.outcome, row.reason)}"
-        yield row.id, state, ago(row.created_at, now_ms), duration(row.driven_ms), style(safe(row.workflow))
+        yield row.id, state, ago(row.created_at, now_ms), duration(row.driven_ms), safe(row.workflow)

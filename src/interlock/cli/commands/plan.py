@@ -11,8 +11,8 @@ from interlock.cli.options import RunOrFile, example, json_option, params_option
 from interlock.cli.output import say, style, write_json
 from interlock.cli.session import Session
 from interlock.cli.text import count, safe
+from interlock.driver.params import ParamsInput
 from interlock.errors import UsageError
-from interlock.run.params import ParamsInput
 from interlock.views.preview import preview_view
 
 _MOST_UNITS: Final = 10

@@ -12,11 +12,11 @@ from interlock.cli.driving import drive
 from interlock.cli.options import Duration, RunOrFile, example, json_option, params_options
 from interlock.cli.output import note
 from interlock.cli.session import Session
+from interlock.driver.loop import Observer
+from interlock.driver.params import ParamsInput
+from interlock.driver.result import Result
 from interlock.errors import Diagnostic, UsageError
 from interlock.model.states import RUN_ENDED, RunState
-from interlock.run.loop import Observer
-from interlock.run.params import ParamsInput
-from interlock.run.result import Result
 
 _FILE_ONLY = {"params": "-p", "params_file": "--params-file", "key": "--key", "if_running": "--if-running"}
 
@@ -113,5 +113,9 @@ def _mention_unfinished(app: App, path: Path) -> None:
     name = str(real.relative_to(root)) if real.is_relative_to(root) else str(real)
     for run in app.store.runs(limit=20, workflow=name):
         if RunState(run.state) not in RUN_ENDED:
-            note(f"note: run {run.id} of this file is {run.state}; continue it with `interlock run {run.id}`")
+            if app.driven(run.id):
+                advice = f"under way; watch it with `interlock events {run.id} --follow`"
+            else:
+                advice = f"{run.state}; continue it with `interlock run {run.id}`"
+            note(f"note: run {run.id} of this file is {advice}")
             return

@@ -30,4 +30,6 @@ def command(session: Session, run: str, *, as_json: bool) -> None:
         write_json(view)
         return
     live = session.app.driven(run_id)
-    show_status(rows, view, next_commands(rows.run, rows.steps, read_unknown(store, rows), live=live), live=live)
+    stopping = live and any(request.kind == "abandon" for request in store.requests(run_id))
+    commands = next_commands(rows.run, rows.steps, read_unknown(store, rows), live=live)
+    show_status(rows, view, commands, live=live, stopping=stopping)

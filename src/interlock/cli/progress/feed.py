@@ -8,7 +8,6 @@ thread reads the live snapshot; it looks only at whole values and at lists that 
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
@@ -23,8 +22,8 @@ _MOST_EVENTS: Final = 50_000
 class Renderer(Protocol):
     """Shows progress somewhere. Raises OSError when its reader is gone."""
 
-    def begin(self, snapshot: Snapshot) -> None:
-        """Show which run this is; called once, before anything else."""
+    def begin(self, snapshot: Snapshot, ended: int) -> None:
+        """Show which run this is, `ended` of whose steps had ended by then; called once, before anything else."""
         ...
 
     def show(self, events: Sequence[Event], snapshot: Snapshot, dropped: int) -> None:
@@ -49,12 +48,13 @@ class Feed:
         self._closing = threading.Event()
         self._failed: BaseException | None = None
         self._thread: threading.Thread | None = None
-        self.started_at = time.monotonic()
+        self._ended = 0
 
     def __call__(self, events: Sequence[Event], snapshot: Snapshot) -> None:
         """Take a committed batch; returns at once."""
         self._snapshot = snapshot
         if self._thread is None:
+            self._ended = sum(1 for step in snapshot.steps if step.ended)
             self._thread = threading.Thread(target=self._work, name="progress", daemon=True)
             self._thread.start()
         if self._failed is not None:
@@ -85,7 +85,7 @@ class Feed:
         if snapshot is None:
             return
         renderer = self._make()
-        renderer.begin(snapshot)
+        renderer.begin(snapshot, self._ended)
         last = False
         while not last:
             last = self._closing.wait(_INTERVAL_S)

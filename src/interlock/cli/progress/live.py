@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from interlock.cli.marks import mark
-from interlock.cli.progress.plain import PlainRenderer
+from interlock.cli.progress.plain import PlainRenderer, Tone
 from interlock.cli.text import count, duration
 from interlock.model.events import Event
 from interlock.model.run import Snapshot, Step
@@ -23,6 +23,7 @@ from interlock.model.states import StepState, UnitState
 _MOST_STEPS: Final = 12
 _BAR_WIDTH: Final = 24
 _ETA_FROM: Final = 3
+_STYLES: Final[dict[Tone, str]] = {"plain": "", "good": "green", "bad": "red", "note": "yellow"}
 _UNDER_WAY = frozenset({StepState.RUNNING, StepState.GATING, StepState.WAITING, StepState.BLOCKED})
 
 
@@ -39,9 +40,9 @@ class LiveRenderer:
             console=self._console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
         )
 
-    def begin(self, snapshot: Snapshot) -> None:
+    def begin(self, snapshot: Snapshot, ended: int) -> None:
         """Name the run and take the bottom of the screen."""
-        self._lines.begin(snapshot)
+        self._lines.begin(snapshot, ended)
         self._live.start()
 
     def show(self, events: Sequence[Event], snapshot: Snapshot, dropped: int) -> None:
@@ -53,8 +54,8 @@ class LiveRenderer:
         """Leave only the lines."""
         self._live.stop()
 
-    def _print(self, text: str) -> None:
-        self._console.print(Text(text.rstrip("\n")), soft_wrap=True)
+    def _print(self, text: str, tone: Tone) -> None:
+        self._console.print(Text(text.rstrip("\n"), style=_STYLES[tone]), soft_wrap=True)
 
     def _picture(self, snapshot: Snapshot) -> RenderableType:
         now = self._clock()

@@ -19,9 +19,17 @@ class NdjsonRenderer:
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self._write = write
 
-    def begin(self, snapshot: Snapshot) -> None:
+    def begin(self, snapshot: Snapshot, ended: int) -> None:
         """Say which run follows."""
-        self._line({"schema": SCHEMA, "type": "run_driven", "run": snapshot.run.id, "workflow": snapshot.plan.source})
+        self._line(
+            {
+                "schema": SCHEMA,
+                "type": "run_driven",
+                "run": snapshot.run.id,
+                "workflow": snapshot.plan.source,
+                "steps_ended": ended,
+            }
+        )
 
     def show(self, events: Sequence[Event], snapshot: Snapshot, dropped: int) -> None:
         """Write the events, all in one go."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Literal
 
 from interlock.cli.text import clip, count, duration, safe
 from interlock.model import events as ev
@@ -18,6 +18,14 @@ from interlock.model.states import RunState, StepState, UnitState
 
 HEARTBEAT_S: Final = 30.0
 _MOST_FAILURES: Final = 10
+Tone = Literal["plain", "good", "bad", "note"]
+"""What a line means, for a terminal that has colours."""
+_TONES: Final[dict[StepState, Tone]] = {
+    StepState.COMPLETED: "good",
+    StepState.FAILED: "bad",
+    StepState.BLOCKED: "note",
+    StepState.WAITING: "note",
+}
 _ERROR_CHARACTERS: Final = 300
 
 
@@ -26,7 +34,7 @@ class PlainRenderer:
 
     def __init__(
         self,
-        write: Callable[[str], None],
+        write: Callable[[str, Tone], None],
         *,
         clock: Callable[[], float] = time.monotonic,
         heartbeat_s: float = HEARTBEAT_S,
@@ -38,10 +46,9 @@ class PlainRenderer:
         self._since_ms: dict[int, int] = {}
         self._failures: Counter[int] = Counter()
 
-    def begin(self, snapshot: Snapshot) -> None:
+    def begin(self, snapshot: Snapshot, ended: int) -> None:
         """Name the run."""
-        done = sum(1 for step in snapshot.steps if step.ended)
-        went = f", {done} of {count(len(snapshot.steps), 'step')} done already" if done else ""
+        went = f", {ended} of {count(len(snapshot.steps), 'step')} ended before" if ended else ""
         self._line(f"run {snapshot.run.id} of {safe(snapshot.plan.source)}{went}")
 
     def show(self, events: Sequence[ev.Event], snapshot: Snapshot, dropped: int) -> None:
@@ -49,16 +56,16 @@ class PlainRenderer:
         for event in events:
             self._tell(event, snapshot)
         if dropped:
-            self._line(f"({count(dropped, 'event')} not shown: the reader was too slow)")
+            self._line(f"({count(dropped, 'event')} not shown: the reader was too slow)", "note")
         if self._clock() - self._spoke >= self._heartbeat_s:
             self._line(self._heartbeat(snapshot))
 
     def end(self) -> None:
         """Nothing stands on the screen."""
 
-    def _line(self, text: str) -> None:
+    def _line(self, text: str, tone: Tone = "plain") -> None:
         self._spoke = self._clock()
-        self._write(text + "\n")
+        self._write(text + "\n", tone)
 
     def _tell(self, event: ev.Event, snapshot: Snapshot) -> None:
         match event:
@@ -73,7 +80,7 @@ class PlainRenderer:
             case ev.RunMoved(state=RunState.WAITING):
                 self._line(f"run waiting: {safe(event.detail or event.reason or '')}")
             case ev.Notice():
-                self._line(f"notice: {safe(event.text)}")
+                self._line(f"notice: {safe(event.text)}", "note")
             case _:
                 pass
 
@@ -87,13 +94,15 @@ class PlainRenderer:
         self._failures[event.step] += 1
         if self._failures[event.step] > _MOST_FAILURES:
             return
-        unit = step.units[event.unit].id
+        unit = step.units[event.unit]
+        item = "" if unit.item is None else f", item {clip(safe(unit.item[:200].decode('utf-8', 'replace')), 60)},"
         what = {UnitState.WAITING: "will be tried again", UnitState.PENDING: "will be tried again"}.get(
             event.unit_state, str(event.unit_state.value)
         )
         error = f": {clip(safe(event.error), _ERROR_CHARACTERS)}" if event.error else ""
         reason = f" ({event.reason.value})" if event.reason else ""
-        self._line(f"unit {safe(unit)} {what}{reason}{error}")
+        tone: Tone = "bad" if event.unit_state is UnitState.FAILED else "note"
+        self._line(f"unit {safe(unit.id)}{item} {what}{reason}{error}", tone)
         if self._failures[event.step] == _MOST_FAILURES:
             self._line(f"step {step.id}: further failing units are counted, not shown")
 
@@ -107,7 +116,9 @@ class PlainRenderer:
         # what a unit's own line has told is not told again
         told = event.state is StepState.SKIPPED or self._failures[event.step]
         detail = f": {clip(safe(event.detail), _ERROR_CHARACTERS)}" if event.detail and not told else ""
-        self._line(f"step {step.id} {event.state.value}{reason}{took}{counts}{route}{detail}")
+        self._line(
+            f"step {step.id} {event.state.value}{reason}{took}{counts}{route}{detail}", _TONES.get(event.state, "plain")
+        )
 
     def _heartbeat(self, snapshot: Snapshot) -> str:
         """What is under way, while nothing else is worth a line."""

@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 
 from interlock.app import App
-from interlock.run.configuration import require_config
-from interlock.run.params import ParamsInput
-from interlock.run.project import project_at
+from interlock.driver.configuration import require_config
+from interlock.driver.params import ParamsInput
+from interlock.driver.project import project_at
 
 KEY = "selftest"
 

@@ -94,13 +94,14 @@ def kill_matrix(folder: Path, tell: Callable[[Case, int], None]) -> Report:
     places = [(at, commit) for commit in range(1, min(commits, _MOST_COMMITS) + 1) for at in ("before", "after")]
     cases: list[Case] = []
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        for case in pool.map(lambda place: _case(folder, wanted, *place), places):
+        for case in pool.map(lambda place: one_case(folder, wanted, *place), places):
             cases.append(case)
             tell(case, len(places))
     return Report(commits=commits, cases=tuple(cases))
 
 
-def _case(folder: Path, wanted: Ending, at: str, commit: int) -> Case:
+def one_case(folder: Path, wanted: Ending, at: str, commit: int) -> Case:
+    """Kill one driver, resume, and compare with how the run ends undisturbed."""
     project = _project(folder / f"{at}-{commit}")
     killed = _drive(project, at, commit).returncode == -9  # noqa: PLR2004 - SIGKILL
     completed = _completed(project)

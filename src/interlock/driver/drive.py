@@ -10,17 +10,17 @@ import msgspec
 
 from interlock.decide.reopen import close_lost, divergences
 from interlock.decide.schedule import Now
+from interlock.driver.clock import Clock
+from interlock.driver.executor import Executor
+from interlock.driver.lease import Host, acquire, held_error, renewed
+from interlock.driver.load import restore
+from interlock.driver.loop import Loop, Observer, Opening, Stop
 from interlock.errors import DispatchRefusedError, InterlockError
 from interlock.model import events as ev
 from interlock.model.events import Process
 from interlock.model.plan import Plan
 from interlock.model.run import Lease, Snapshot
 from interlock.plan.freeze import thaw
-from interlock.run.clock import Clock
-from interlock.run.executor import Executor
-from interlock.run.lease import Host, acquire, held_error, renewed
-from interlock.run.load import restore
-from interlock.run.loop import Loop, Observer, Opening, Stop
 from interlock.store.base import Store
 
 

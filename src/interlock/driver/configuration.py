@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from interlock.driver.project import ProjectPaths
 from interlock.errors import ConfigError, Diagnostic
 from interlock.model.workflow import Place
 from interlock.plan.config import Config, check_config, merge_config
 from interlock.plan.config_parse import parse_config
 from interlock.plan.diagnose import Source
-from interlock.run.project import ProjectPaths
 
 
 def load_config(paths: ProjectPaths) -> tuple[Config, tuple[Diagnostic, ...]]:

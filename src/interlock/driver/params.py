@@ -10,7 +10,6 @@ import msgspec
 
 from interlock.errors import UsageError
 from interlock.model.plan import Param
-from interlock.plan.params import parse_params_file
 
 
 class ParamsInput(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,4 +32,6 @@ def read_params(file: Path | None, params: Sequence[Param]) -> Mapping[str, Any]
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise UsageError("params-file", f"can't read {file}: {reason}", "name a readable JSON or YAML file") from error
+    from interlock.plan.params import parse_params_file  # noqa: PLC0415 - heavy: YAML
+
     return parse_params_file(data, str(file), params)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,10 @@ from interlock.dispatch.base import Job, Outcome, Report, Request
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import Marker
 from interlock.dispatch.redact_base import NullRedactor, ResolvedEnv
+from interlock.driver.local import LocalExecutor
 from interlock.model import canon
 from interlock.model.events import Process
 from interlock.model.plan import PythonFunction
-from interlock.run.local import LocalExecutor
 
 BOUND_S = 30.0
 
@@ -25,13 +26,15 @@ class Functions:
 
     def __init__(self, folder: Path, python: str, env_for: Callable[[Job], ResolvedEnv]) -> None:
         self.folder = folder
+        self.run_id = uuid.uuid4().hex
         self.log_path = folder / "run.log"
         self._log = RunLog(self.log_path)
         self.executor = LocalExecutor(
             python=(python,),
             python_path=(str(folder),),
             env_for=env_for,
-            marker=Marker("run-1", "holder-1", 1),
+            # by its marker a process may be killed, also by tests that run at the same time on this machine
+            marker=Marker(self.run_id, "holder", 1),
             log=self._log,
             scratch=folder,
         )
@@ -45,7 +48,7 @@ class Functions:
         target = PythonFunction(module=module, function=function, file=f"{module}.py", sha256="")
         options.setdefault("cwd", str(self.folder))
         options.setdefault("key", f"{module}:{function}:{options}")
-        return Job(run_id="run-1", step_id="step", step=0, target=target, **options)
+        return Job(run_id=self.run_id, step_id="step", step=0, target=target, **options)
 
     def request(self, job: Job, item: Any = None, process: Process | None = None) -> Request:
         self._count += 1

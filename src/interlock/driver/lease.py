@@ -14,10 +14,10 @@ from typing import Final
 
 import msgspec
 
+from interlock.driver.clock import Clock
 from interlock.errors import LeaseHeldError, UsageError
 from interlock.model.events import Process
 from interlock.model.run import Lease
-from interlock.run.clock import Clock
 from interlock.store.base import Store
 
 TERM_MS: Final = 90_000

@@ -51,11 +51,14 @@ def project_at(root: Path, notices: tuple[str, ...] = ()) -> ProjectPaths:
 
 
 def find_project(start: Path) -> ProjectPaths:
-    """Search from `start` up: nearest `interlock.toml` or `.interlock/`, else the git root, else `start`."""
+    """Search from `start` up: nearest `interlock.toml` or `.interlock/`, else the git root, else `start`.
+
+    Raises UsageError when that leaves a folder with another user's configuration or state in it.
+    """
     if not start.is_dir():
         raise UsageError("no-such-folder", f"{start} is not a folder", "name a folder that exists")
     start = start.resolve()
-    notices: list[str] = []
+    passed: dict[Path, str] = {}
     git_root: Path | None = None
     for folder in _upwards(start):
         marker = next((name for name in (CONFIG_NAME, STATE_NAME) if _there(folder / name)), None)
@@ -63,13 +66,23 @@ def find_project(start: Path) -> ProjectPaths:
         reason = _not_ours(folder, marker)
         if reason is None:
             if marker:
-                return project_at(folder, tuple(notices))
+                return project_at(folder, tuple(passed.values()))
             git_root = folder if is_git_root else None
         elif marker:
-            notices.append(f"{folder / marker} was passed over: {reason}")
+            passed[folder] = f"{folder / marker} was passed over: {reason}"
         if is_git_root or folder == _home():
             break
-    return project_at(git_root or start, tuple(notices))
+    root = git_root or start
+    _refuse_foreign(root)
+    return project_at(root, tuple(notice for folder, notice in passed.items() if folder != root))
+
+
+def _refuse_foreign(root: Path) -> None:
+    for path in (root / CONFIG_NAME, root / STATE_NAME):
+        if _there(path) and path.stat().st_uid != os.geteuid():
+            owner = path.stat().st_uid
+            message = f"{path} belongs to another user (uid {owner}) and could make you run their commands"
+            raise UsageError("foreign-project", message, f"if you trust it, say so: --project {root}")
 
 
 def _there(path: Path) -> bool:

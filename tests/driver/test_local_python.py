@@ -28,7 +28,7 @@ def test_a_function_gets_the_whole_context_and_its_value_is_the_output(make_func
         "index": 0,
         "inputs": {"a": [2]},
         "feedback": "again",
-        "run_id": "run-1",
+        "run_id": functions.run_id,
         "step_id": "step",
         "unit_id": "step:1",
         "attempt": 1,
@@ -211,13 +211,13 @@ def test_a_unit_knows_who_it_is_by_its_environment_and_runs_in_its_folder(
     assert json.loads(outcome.output) == [
         str(tmp_path / "below"),
         {
-            "INTERLOCK_RUN_ID": "run-1",
+            "INTERLOCK_RUN_ID": functions.run_id,
             "INTERLOCK_STEP_ID": "step",
             "INTERLOCK_UNIT_ID": "step:1",
             "INTERLOCK_ATTEMPT": "1",
             "INTERLOCK_IDEMPOTENCY_KEY": "key-1",
             "INTERLOCK_ITEM_INDEX": "0",
-            "INTERLOCK_MARKER": "run-1:holder-1:1:d1",
+            "INTERLOCK_MARKER": f"{functions.run_id}:holder:1:d1",
         },
     ]
 

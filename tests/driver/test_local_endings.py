@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -259,17 +260,17 @@ def test_when_the_zygote_dies_its_workers_end_and_new_ones_come(make_functions: 
 
 
 DRIVER = """
-import sys, time
+import sys, time, uuid
 from pathlib import Path
 from interlock.dispatch.base import Job, Request
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import Marker
 from interlock.dispatch.redact_base import NullRedactor, ResolvedEnv
 from interlock.model.plan import PythonFunction
-from interlock.run.local import LocalExecutor
+from interlock.driver.local import LocalExecutor
 
 folder = Path(sys.argv[1])
-executor = LocalExecutor(python=(sys.executable,), python_path=(str(folder),), marker=Marker("r", "killed", 1),
+executor = LocalExecutor(python=(sys.executable,), python_path=(str(folder),), marker=Marker(uuid.uuid4().hex, "killed", 1),
     env_for=lambda job: ResolvedEnv({}, NullRedactor()), log=RunLog(folder / "log"), scratch=folder)
 target = PythonFunction(module="work", function="family", file="work.py", sha256="")
 job = Job(key="k", run_id="r", step_id="s", step=0, target=target, cwd=str(folder),
@@ -313,7 +314,7 @@ def test_commands_and_functions_run_side_by_side(make_functions: Make, tmp_path:
     functions = make_functions(ENDINGS)
     command = Job(
         key="command",
-        run_id="run-1",
+        run_id=functions.run_id,
         step_id="other",
         step=1,
         target=Command(argv=("printf", "hello")),
@@ -323,3 +324,50 @@ def test_commands_and_functions_run_side_by_side(make_functions: Make, tmp_path:
     requests = functions.start(functions.job("wait"), "one", "two") + functions.start(command, "x", "y")
     found = functions.outcomes(4)
     assert [found[request.dispatch].output for request in requests] == [b'"one"', b'"two"', b"hello", b"hello"]
+
+
+def test_closing_with_units_under_way_leaves_no_process(make_functions: Make, tmp_path: Path) -> None:
+    functions = make_functions(FAMILY)
+    functions.start(functions.job("family", params_json=json.dumps(str(tmp_path)).encode()), None)
+    pids = read_pids(tmp_path)
+    functions.executor.close()
+    assert not [pid for pid in pids if runs(pid)]
+
+
+def test_children_that_a_finished_unit_left_are_gone_after_close(make_functions: Make) -> None:
+    functions = make_functions(
+        "import subprocess\ndef leave(context):\n"
+        "    return subprocess.Popen(['sleep', '60'], start_new_session=True).pid\n"
+    )
+    pid = json.loads(functions.run("leave")[0].output)
+    assert runs(pid)
+    functions.executor.close()
+    assert not runs(pid)
+
+
+def test_a_full_disk_fails_only_units_that_had_something_to_log(make_functions: Make, tmp_path: Path) -> None:
+    (tmp_path / "run.log").symlink_to("/dev/full")
+    functions = make_functions("def say(context):\n    print(context['item'], end='')\n    return 1\n")
+    silent, loud = functions.run("say", "", "word")
+    assert silent.status == "ok"
+    assert (loud.status, loud.reason, loud.output) == ("failed", Reason.DISK_FULL, b"")
+    assert loud.error == "the run's log cannot be written: No space left on device"
+
+
+def test_when_descriptors_run_out_there_are_fewer_workers_and_none_is_mixed_up(make_functions: Make) -> None:
+    functions = make_functions(ENDINGS)
+    job = functions.job("pid")
+    [first] = functions.executor.capacity(job, 1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = {int(path.name) for path in Path("/proc/self/fd").iterdir()}
+    free = [fd for fd in range(len(used) + 40) if fd not in used]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free[20], hard))
+    try:
+        places = functions.executor.capacity(job, 16)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert None in places
+    assert len(set(places) - {None, first}) > 0
+    functions.executor.start([functions.request(job, None, place) for place in places])
+    for outcome in functions.outcomes(16).values():
+        assert json.loads(outcome.output) == outcome.process.pid

@@ -6,8 +6,8 @@ import shutil
 
 import msgspec
 
+from interlock.driver.project import ProjectPaths
 from interlock.model.states import RUN_ENDED, RunState
-from interlock.run.project import ProjectPaths
 from interlock.store.base import Store
 
 

@@ -16,14 +16,30 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from interlock.driver.modules import find_modules
+from interlock.driver.project import ProjectPaths, read_project_id
 from interlock.model.canon import sha256
 from interlock.model.plan import Project, Shell
 from interlock.plan.sources import Missing, ModuleFile, ScriptFile
-from interlock.run.modules import find_modules
-from interlock.run.project import ProjectPaths, read_project_id
 
 MAX_SCRIPT_BYTES: Final = 4 * 1_048_576
 _GIT_TIMEOUT_S: Final = 20
+_GIT_ELSEWHERE: Final = frozenset(
+    {
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        "GIT_COMMON_DIR",
+        "GIT_DIR",
+        "GIT_GRAFT_FILE",
+        "GIT_INDEX_FILE",
+        "GIT_NAMESPACE",
+        "GIT_OBJECT_DIRECTORY",
+        "GIT_PREFIX",
+        "GIT_REPLACE_REF_BASE",
+        "GIT_SHALLOW_FILE",
+        "GIT_WORK_TREE",
+    }
+)
+"""Variables that lead git to another repository; those that configure it stay."""
 
 
 class FileSources:
@@ -95,8 +111,7 @@ class FileSources:
     def python(self, configured: tuple[str, ...]) -> tuple[str, ...] | Missing:
         """Return the interpreter as configured, else the project's `.venv`, else our own."""
         if not configured:
-            venv = self._root / ".venv" / "bin" / "python"
-            return (str(venv),) if os.access(venv, os.X_OK) else (sys.executable,)
+            return self._default_python()
         program = configured[0]
         name = str(self._root / Path(program).expanduser()) if "/" in program else program
         found = shutil.which(name)
@@ -104,6 +119,16 @@ class FileSources:
             where = "" if "/" in program else " on PATH"
             return Missing(reason=f"'{program}' was not found{where}", hint="mend 'python' below [run]")
         return (os.path.abspath(found), *configured[1:])  # noqa: PTH100 - a venv is known by its link
+
+    def _default_python(self) -> tuple[str, ...] | Missing:
+        venv = self._root / ".venv" / "bin" / "python"
+        if os.access(venv, os.X_OK):
+            return (str(venv),)
+        if venv.is_symlink():
+            # falling back in silence would run the functions without the packages that they need
+            hint = "make the environment anew, or set 'python' below [run]"
+            return Missing(reason=f"'{venv}' leads to no interpreter", hint=hint)
+        return (sys.executable,)
 
     def python_path(self) -> tuple[str, ...]:
         """The workflow's folder and the project's root."""
@@ -139,7 +164,7 @@ def _unreadable(error: Exception, folder: Path) -> Missing:
 
 def git_commit(root: Path) -> str | None:
     """Return the commit that `root` stands at, None without a repository, a commit or git."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment = {name: value for name, value in os.environ.items() if name not in _GIT_ELSEWHERE}
     try:
         asked = subprocess.run(
             ["git", "-C", str(root), "rev-parse", "--verify", "--quiet", "HEAD^{commit}"],

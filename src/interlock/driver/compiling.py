@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from interlock.driver.project import ProjectPaths
+from interlock.driver.sources import FileSources
 from interlock.errors import Diagnostic
 from interlock.model.plan import Plan
 from interlock.model.workflow import Place
@@ -12,8 +15,6 @@ from interlock.plan.compile import compile_workflow
 from interlock.plan.config import Config
 from interlock.plan.diagnose import Source, did_you_mean
 from interlock.plan.resolve import resolve
-from interlock.run.project import ProjectPaths
-from interlock.run.sources import FileSources
 
 _MOST_BYTES: Final = 1_048_576 + 1
 """One more than a workflow may have, so that the compiler sees that it is too large."""
@@ -49,9 +50,30 @@ def _read(path: Path) -> bytes | Source:
 
 
 def _near(path: Path) -> str:
-    """Suggest a workflow of nearly that name."""
+    """Suggest a workflow of nearly that name in the same folder."""
     try:
-        beside = [str(path.with_name(entry.name)) for entry in path.parent.glob("*.md")]
+        beside = [entry.name for entry in path.parent.glob("*.md")]
     except OSError:
         return ""
-    return did_you_mean(str(path), beside) or "check the path"
+    return did_you_mean(path.name, beside) or "check the path"
+
+
+def workflow_files(paths: Sequence[Path]) -> list[Path]:
+    """Return the files named and the workflow files below the folders named, each once, in order."""
+    found: dict[Path, None] = {}
+    for path in paths:
+        if path.is_dir():
+            found.update(dict.fromkeys(p for p in sorted(path.rglob("*.md")) if _is_workflow(p)))
+        else:
+            found[path] = None
+    return list(found)
+
+
+def _is_workflow(path: Path) -> bool:
+    """Tell whether a Markdown file opens with front matter that has `steps:`; other notes are left alone."""
+    try:
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
+    except OSError:
+        return False
+    head = text.partition("\n---")[0]
+    return head.startswith("---") and "\nsteps:" in head

@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
+from interlock.driver.loop import Stop
 from interlock.model.run import RunInfo
 from interlock.model.states import RunState
-from interlock.run.loop import Stop
 
 OK: Final = 0
 FAILED: Final = 1

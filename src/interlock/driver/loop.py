@@ -19,15 +19,16 @@ from interlock.decide.outcome import finish
 from interlock.decide.schedule import Now, ceiling, next_due
 from interlock.decide.values import UnresolvedError
 from interlock.dispatch.base import EnvAudit, Outcome, Report, Request, Started
+from interlock.dispatch.markers import dispatch_id
+from interlock.driver.clock import Clock
+from interlock.driver.executor import Executor
+from interlock.driver.jobs import JobBook, ModuleChangedError
+from interlock.driver.lease import RENEW_MS, held_error, renewed
 from interlock.errors import InterlockError, StoreError
 from interlock.model import events as ev
 from interlock.model.actions import Dispatch
 from interlock.model.run import Lease, Snapshot, Step, Unit
-from interlock.model.states import RunState, StepState
-from interlock.run.clock import Clock
-from interlock.run.executor import Executor
-from interlock.run.jobs import JobBook, ModuleChangedError
-from interlock.run.lease import RENEW_MS, held_error, renewed
+from interlock.model.states import STEP_ENDED, RunState, StepState
 from interlock.store.base import Store
 
 POLL_MS: Final = 500
@@ -183,7 +184,7 @@ class Loop:
         at = self._clock.wall_ms()
         for unit, job, process in zip(units, jobs, places, strict=False):
             self._counter += 1
-            dispatch = f"{self._lease.holder}.{self._counter}"
+            dispatch = dispatch_id(self._lease.holder, step.index, self._counter)
             number = unit.attempt + 1
             event = ev.AttemptReserved(
                 at=at, step=step.index, unit=unit.ordinal, number=number, dispatch=dispatch, process=process
@@ -263,6 +264,9 @@ class Loop:
         if requests and self.stop is None and self._still_ours():
             self._inflight.update({request.dispatch: (step, unit) for request, step, unit in requests})
             self._executor.start([request for request, _, _ in requests])
+        for event in pending:
+            if type(event) is ev.StepMoved and event.state in STEP_ENDED:
+                self._executor.tidy(event.step)
         self._observe(pending, self._snap)
 
     def _spool(self, pending: Sequence[ev.Event]) -> None:

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.store import builders as b
+
+from interlock.errors import JournalCorruptError, StoreError
+from interlock.model import canon
+from interlock.model.events import EngineParked, LogSpan, Usage
+from interlock.store.artifacts import Artifacts
+from interlock.store.spool import Spool
+from interlock.store.sqlite import SqliteStore
+
+BIG = b'"' + b"a" * 70_000 + b'"'
+OLD_S = 1_000_000_000
+
+
+def test_a_spool_gives_back_what_it_got(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool")
+    full = b.finished(1, usage=Usage(input_tokens=1), log=LogSpan(3, 4), process=b.PROCESS, result=b"\x00\xff")
+    spool.append("r", [full])
+    spool.append("r", [b.failed(2), b.waiting(3)])
+    assert spool.read("r") == [full, b.failed(2), b.waiting(3)]
+    assert spool.read("other") == []
+    spool.remove("r")
+    assert spool.read("r") == []
+    spool.remove("r")
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(cut=st.integers(min_value=0, max_value=10_000))
+def test_a_spool_cut_anywhere_loses_only_the_torn_line(tmp_path: Path, cut: int) -> None:
+    spool = Spool(tmp_path)
+    spool.remove("r")
+    ends = [b.finished(n) for n in range(4)]
+    spool.append("r", ends)
+    path = spool.path("r")
+    text = path.read_bytes()
+    kept = text[: cut % (len(text) + 1)]
+    path.write_bytes(kept)
+    assert spool.read("r") == ends[: kept.count(b"\n")]
+    spool.append("r", [b.finished(9)])
+    assert spool.read("r") == [*ends[: kept.count(b"\n")], b.finished(9)]
+
+
+@pytest.mark.parametrize("line", [0, 1, 2])
+def test_a_damaged_spool_line_is_an_error(tmp_path: Path, line: int) -> None:
+    spool = Spool(tmp_path)
+    spool.append("r", [b.finished(n) for n in range(3)])
+    lines = spool.path("r").read_bytes().splitlines(keepends=True)
+    lines[line] = lines[line].replace(b"d0.", b"dX.")
+    spool.path("r").write_bytes(b"".join(lines))
+    with pytest.raises(JournalCorruptError) as caught:
+        spool.read("r")
+    assert str(caught.value) == f"line {line + 1} of {spool.path('r')} is damaged"
+
+
+def test_a_run_id_never_leaves_the_spool_folder(tmp_path: Path) -> None:
+    assert Spool(tmp_path).path("../../x").parent == tmp_path
+
+
+def test_an_artifact_file_is_checked_when_read(tmp_path: Path) -> None:
+    artifacts = Artifacts(tmp_path / "artifacts")
+    tagged = canon.sha256(BIG)
+    artifacts.put(tagged, BIG)
+    artifacts.put(tagged, BIG)
+    assert [entry.name for entry in (tmp_path / "artifacts").iterdir()] == [tagged.replace(":", "-")]
+    assert artifacts.get(tagged) == BIG
+    artifacts.path(tagged).write_bytes(BIG[:-2] + b'b"')
+    with pytest.raises(JournalCorruptError, match="does not match its name"):
+        artifacts.get(tagged)
+    artifacts.path(tagged).unlink()
+    with pytest.raises(JournalCorruptError, match="is missing"):
+        artifacts.get(tagged)
+
+
+def test_only_old_artifact_files_that_no_step_names_are_swept(tmp_path: Path) -> None:
+    with SqliteStore.open(tmp_path / "journal.db") as store:
+        assert store.sweep_artifacts() == 0
+        mine = b.begin(store, 0)
+        store.commit(mine, [b.completed(BIG)])
+        orphan, fresh = tmp_path / "artifacts" / "sha256-00", tmp_path / "artifacts" / ".part-x"
+        orphan.touch()
+        fresh.touch()
+        named = Artifacts(tmp_path / "artifacts").path(canon.sha256(BIG))
+        for old in (orphan, named):
+            os.utime(old, (OLD_S, OLD_S))
+        assert store.sweep_artifacts() == 1
+        assert (orphan.exists(), fresh.exists(), named.exists()) == (False, True, True)
+        b.finish_run(store, mine)
+        store.delete_run(b.RUN)
+        assert store.referenced_artifacts() == frozenset()
+        assert store.sweep_artifacts() == 1
+        assert not named.exists()
+
+
+def test_an_artifact_that_is_used_again_is_young_again(tmp_path: Path) -> None:
+    artifacts = Artifacts(tmp_path)
+    tagged = canon.sha256(BIG)
+    artifacts.put(tagged, BIG)
+    os.utime(artifacts.path(tagged), (OLD_S, OLD_S))
+    artifacts.put(tagged, BIG)
+    assert artifacts.sweep([]) == 0
+
+
+def test_an_event_without_a_place_in_the_journal_is_refused_not_dropped(tmp_path: Path) -> None:
+    with SqliteStore.in_memory(tmp_path) as store:
+        mine = b.begin(store)
+        store.commit(mine, [b.reserved(0)])
+        with pytest.raises(StoreError) as caught:
+            store.commit(mine, [b.finished(0), EngineParked(at=1, engine="e")])
+        assert str(caught.value) == "this journal cannot record the event engine_parked"
+        assert [unit.state for unit in store.units(b.RUN)] == ["completed"]
