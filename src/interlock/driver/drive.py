@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 
 import msgspec
 
+from interlock.decide.now import Now
 from interlock.decide.reopen import close_lost, divergences
-from interlock.decide.schedule import Now
 from interlock.driver.clock import Clock
 from interlock.driver.executor import Executor
 from interlock.driver.lease import Host, acquire, held_error, renewed
