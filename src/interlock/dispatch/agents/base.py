@@ -108,6 +108,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """JSON text that the CLI returned apart from its text, for the schema asked for."""
     reason: Reason | None = None
     error: str = ""
+    acted: bool = True
+    """With a `reason`: tools may have been used before it ended. False only when surely none were."""
     denied: tuple[str, ...] = ()
     """Tools that the agent asked for and was refused: the attempt fails and names them."""
     session: str | None = None
