@@ -57,6 +57,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     api_key: str | None = None
     """The key itself. Only ever into `Launch.env`: arguments are seen by every user of the machine."""
     args: tuple[str, ...] = ()
+    """The user's own arguments, for the adapter to put where its CLI takes options."""
     command: tuple[str, ...] = ()
     output: Literal["text", "json"] = "text"
     timeout_ms: int | None = None
