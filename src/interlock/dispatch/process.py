@@ -39,10 +39,12 @@ class Wake:
         os.set_blocking(self._writing, False)
 
     def __call__(self) -> None:
+        """Make it readable."""
         with contextlib.suppress(OSError):
             os.write(self._writing, b"w")
 
     def close(self) -> None:
+        """Release both ends; nobody may call it any more."""
         os.close(self.fd)
         os.close(self._writing)
 

@@ -1,5 +1,4 @@
-"""What a prompt's engine needs of the environment: the values of `env:` entries and the engine's key, and how to hide
-both.
+"""What a prompt's engine needs of the environment: the values of `env:` and its key, and how to hide both.
 
 Guarantee: a key is looked for only under the name that the configuration gives (for an API's own official endpoint
 also under the API's own), so that no key is sent to an endpoint that it was not meant for.

@@ -28,7 +28,7 @@ from interlock.dispatch.process import Wake
 from interlock.dispatch.prompt_env import Keyed, with_key
 from interlock.dispatch.prompt_outcome import outcome_of
 from interlock.dispatch.redact_base import EnvUnresolvedError, ResolvedEnv
-from interlock.errors import InterlockError
+from interlock.errors import InterlockError, WorkflowError
 from interlock.model.states import Reason
 
 _JOIN_S: Final = 10.0
@@ -155,7 +155,7 @@ class PromptRunner:
         except EnvUnresolvedError as error:
             return attempt.never_began(Reason.ENV_UNRESOLVED, error.message)
         except InterlockError as error:
-            return attempt.never_began(Reason.DISPATCH_ERROR, f"{error.message}; {error.hint}".removesuffix("; "))
+            return attempt.never_began(Reason.DISPATCH_ERROR, _told(error))
         except Exception as error:  # noqa: BLE001 - a fault of ours must end as an outcome, or the run would wait for ever
             text = f"interlock failed to carry out the prompt: {type(error).__name__}: {error}"
             return attempt.never_began(Reason.DISPATCH_ERROR, text, answered=attempt.started_at == 0)
@@ -175,7 +175,7 @@ class PromptRunner:
         try:
             outcome = self._answered(attempt, settings, keyed, poller, wake)
         finally:
-            reason = outcome.reason if outcome else Reason.DISPATCH_ERROR
+            reason = Reason.DISPATCH_ERROR if outcome is None else outcome.reason
             limit.give_back(place, overloaded=reason in _TOO_MUCH, answered=reason is None)
         if limit.notice:
             outcome = msgspec.structs.replace(outcome, notices=(*outcome.notices, limit.notice))
@@ -199,6 +199,15 @@ class PromptRunner:
             self._audited.add(job.key)
         if not said:
             self._report(EnvAudit(step=job.step, names=env.names, warnings=env.warnings))
+
+
+def _told(error: InterlockError) -> str:
+    """One line: what is wrong and what to do."""
+    if isinstance(error, WorkflowError):
+        return "; ".join(
+            f"{found.message} ({found.hint})" if found.hint else found.message for found in error.diagnostics
+        )
+    return f"{error.message}; {error.hint}" if error.hint else error.message
 
 
 def _take(limit: EngineLimit, attempt: Attempt) -> Place | None:

@@ -90,6 +90,7 @@ def _reply(message: Any, request_id: str | None = None) -> Reply:  # noqa: ANN40
         model=message.model,
         request_id=request_id or getattr(message, "_request_id", None) or message.id,
         usage=usage,
+        bound=DEFAULT_MAX_TOKENS,
         cache_write_tokens=getattr(message.usage, "cache_creation_input_tokens", None),
     )
 

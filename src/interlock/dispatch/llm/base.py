@@ -37,6 +37,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     finish: Finish
     said: str = ""
     refusal: str = ""
+    bound: int | None = None
+    """How many tokens of output were asked for, where the API sets a bound of its own."""
     model: str | None = None
     request_id: str | None = None
     usage: Usage | None = None

@@ -8,6 +8,7 @@ length tells a cut answer from a short one. Guarantee: `answer` never raises; ev
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import threading
 from collections.abc import Callable
@@ -27,6 +28,13 @@ from interlock.model.states import Reason
 
 KEY_VARIABLES: Final = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY"}
 """Where each API's own key is looked for when the engine names none."""
+
+_APIS: Final = {
+    "openai": "interlock.dispatch.llm.openai_api:OpenAiApi",
+    "anthropic": "interlock.dispatch.llm.anthropic_api:AnthropicApi",
+    "gemini": "interlock.dispatch.llm.gemini_api:GeminiApi",
+}
+"""Imported when first used: each brings its SDK along."""
 
 
 class Ending(NamedTuple):
@@ -52,7 +60,9 @@ class LlmEngines:
         """Ask, and wait for the end."""
         call = attempt.request.job.call
         if call is None or call.model is None:
-            return _failed(Reason.DISPATCH_ERROR, f"engine `{settings.name}` has no model; set `model` there or on the step")
+            return _failed(
+                Reason.DISPATCH_ERROR, f"engine `{settings.name}` has no model; set `model` there or on the step"
+            )
         try:
             api = self._api(settings, key)
         except ImportError as error:
@@ -114,14 +124,9 @@ def _arm(attempt: Attempt, end: Callable[[], None]) -> None:
 
 
 def _open(settings: EngineSettings, key: str | None) -> Api:
-    match settings.driver:
-        case "anthropic":
-            from interlock.dispatch.llm.anthropic_api import AnthropicApi as Made  # noqa: PLC0415 - only when used
-        case "gemini":
-            from interlock.dispatch.llm.gemini_api import GeminiApi as Made  # noqa: PLC0415 - only when used
-        case _:
-            from interlock.dispatch.llm.openai_api import OpenAiApi as Made  # noqa: PLC0415 - only when used
-    return Made(settings.base_url, key)
+    module, _, name = _APIS[settings.driver].partition(":")
+    made: Api = getattr(importlib.import_module(module), name)(settings.base_url, key)
+    return made
 
 
 def _ask(request: Request, call: EngineCall, native: dict[str, Any] | None) -> Ask:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from interlock.dispatch.llm.base import Ask, Failure, Reply, Trouble
+from interlock.dispatch.llm.base import Ask, Failure, Finish, Reply, Trouble
 from interlock.dispatch.llm.retry_after import retry_after_ms
 from interlock.model.states import Reason
 
@@ -45,6 +45,17 @@ _SCHEMA: Final = re.compile(
     re.IGNORECASE,
 )
 
+_ENDINGS: Final[dict[Finish, tuple[Reason, str]]] = {
+    "length": (
+        Reason.LLM_BAD_RESPONSE,
+        "the answer was cut off at {bound}; raise `max_tokens` or ask for less",
+    ),
+    "context": (Reason.LLM_CONTEXT_LENGTH, "prompt and answer together are longer than the model's context"),
+    "filter": (Reason.LLM_CONTENT_FILTER, "the answer was withheld: {said}"),
+    "tool": (Reason.LLM_BAD_RESPONSE, "the model asked for a tool instead of answering; none was offered"),
+    "cut": (Reason.NETWORK_ERROR, "the answer broke off before its end"),
+    "other": (Reason.LLM_BAD_RESPONSE, "the answer ended with `{said}`"),
+}
 _PAYMENT: Final = 402
 _MAY_BE_QUOTA: Final = frozenset({400, 403, 429})
 _REFUSED: Final = frozenset({400, 404, 405, 415, 422, 501})
@@ -123,25 +134,17 @@ def failure_in(reply: Reply, ask: Ask) -> Failure | None:
     if wrong is None:
         return None
     reason, error = wrong
-    return Failure(reason=reason, error=error[:_MOST_CHARS], request_id=reply.request_id, answered=reply.finish != "cut")
+    return Failure(
+        reason=reason, error=error[:_MOST_CHARS], request_id=reply.request_id, answered=reply.finish != "cut"
+    )
 
 
 def _wrong(reply: Reply, ask: Ask) -> tuple[Reason, str] | None:
     if reply.refusal:
         return Reason.LLM_CONTENT_FILTER, f"the model refused: {reply.refusal}"
-    match reply.finish:
-        case "stop":
-            return None
-        case "length":
-            bound = f"max_tokens ({ask.max_tokens})" if ask.max_tokens else "the engine's own bound on output"
-            return Reason.LLM_BAD_RESPONSE, f"the answer was cut off at {bound}; raise `max_tokens` or ask for less"
-        case "context":
-            return Reason.LLM_CONTEXT_LENGTH, "prompt and answer together are longer than the model's context"
-        case "filter":
-            return Reason.LLM_CONTENT_FILTER, f"the answer was withheld: {reply.said}"
-        case "tool":
-            return Reason.LLM_BAD_RESPONSE, "the model asked for a tool instead of answering; none was offered"
-        case "cut":
-            return Reason.NETWORK_ERROR, "the answer broke off before its end"
-        case "other":
-            return Reason.LLM_BAD_RESPONSE, f"the answer ended with `{reply.said}`"
+    if reply.finish == "stop":
+        return None
+    reason, error = _ENDINGS[reply.finish]
+    most = ask.max_tokens or reply.bound
+    bound = f"max_tokens ({most})" if most else "the engine's own bound on output"
+    return reason, error.format(said=reply.said, bound=bound)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from interlock.dispatch.llm.base import Ask, BadReplyError, Finish, Reply, Trouble
 from interlock.dispatch.llm.retry_after import wait_ms
 from interlock.dispatch.llm.transport import http_client
 from interlock.model.events import Usage
+
+if TYPE_CHECKING:
+    from google.genai.types import GenerateContentConfig
 
 OFFICIAL: Final = "https://generativelanguage.googleapis.com"
 _FINISHES: Final[dict[str, Finish]] = {
@@ -31,24 +34,25 @@ class GeminiApi:
 
     def __init__(self, base_url: str | None, key: str | None) -> None:
         from google import genai  # noqa: PLC0415 - an extra, and slow to load
-        from google.genai import errors  # noqa: PLC0415 - as above
+        from google.genai import errors, types  # noqa: PLC0415 - as above
 
         self._errors = errors
+        self._types = types
         self._http = http_client()
         # address, key and kind are given, so that none is taken from variables that the configuration does not name
         self._client = genai.Client(
             vertexai=False,
             api_key=key or "none",
-            http_options=genai.types.HttpOptions(
+            http_options=types.HttpOptions(
                 base_url=base_url or OFFICIAL,
                 httpx_async_client=self._http,
-                retry_options=genai.types.HttpRetryOptions(attempts=1),
+                retry_options=types.HttpRetryOptions(attempts=1),
             ),
         )
 
     async def complete(self, ask: Ask, progress: Callable[[], None]) -> Reply:
         """Send the prompt and read the answer."""
-        models, config = self._client.aio.models, _config(ask)
+        models, config = self._client.aio.models, self._config(ask)
         parts: list[Any] = []
         if ask.stream:
             async for chunk in await models.generate_content_stream(
@@ -60,6 +64,9 @@ class GeminiApi:
             parts.append(await models.generate_content(model=ask.model, contents=ask.prompt, config=config))
         return _reply(parts, stream=ask.stream)
 
+    def _config(self, ask: Ask) -> GenerateContentConfig:
+        return self._types.GenerateContentConfig(**_settings(ask))
+
     def enforceable(self, schema: dict[str, Any]) -> dict[str, Any] | None:
         """Return the schema: the API ignores what it does not know."""
         return schema
@@ -68,13 +75,13 @@ class GeminiApi:
         """Say what an error of the SDK means."""
         if not isinstance(error, self._errors.APIError):
             return None
-        headers = getattr(error.response, "headers", None) or {}
+        headers: Any = getattr(error.response, "headers", None) or {}
         details = _details(error.details)
         ids = [str(v.get("quotaId", "")) for d in details for v in d.get("violations") or [] if isinstance(v, dict)]
         delay = next((str(d["retryDelay"]) for d in details if "retryDelay" in d), "")
         return Trouble(
             message=error.message or str(error),
-            status=error.code if isinstance(error.code, int) else None,
+            status=_status(error.code),
             code=(error.status or "").lower(),
             headers={name.lower(): value for name, value in headers.items()},
             retry_after_ms=wait_ms(delay, 0) if delay else None,
@@ -89,7 +96,7 @@ class GeminiApi:
         await self._http.aclose()
 
 
-def _config(ask: Ask) -> dict[str, Any]:
+def _settings(ask: Ask) -> dict[str, Any]:
     config: dict[str, Any] = {}
     if ask.temperature is not None:
         config["temperature"] = ask.temperature
@@ -100,6 +107,10 @@ def _config(ask: Ask) -> dict[str, Any]:
     if ask.extra:
         config["http_options"] = {"extra_body": ask.extra}
     return config
+
+
+def _status(code: object) -> int | None:
+    return code if isinstance(code, int) else None
 
 
 def _details(body: object) -> list[dict[str, Any]]:
