@@ -6,6 +6,9 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from tests.modelserver.fixture import model_server
+
+__all__ = ["model_server", "own_home"]
 
 
 @pytest.fixture(scope="session", autouse=True)
