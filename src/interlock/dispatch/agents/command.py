@@ -31,9 +31,9 @@ _JSON: Final = TableAdapter(
         session="session",
         model="model",
         error="error",
-        input_tokens=["usage.input_tokens"],
-        output_tokens=["usage.output_tokens"],
-        cost_usd=["usage.cost_usd"],
+        input_tokens=("usage.input_tokens",),
+        output_tokens=("usage.output_tokens",),
+        cost_usd=("usage.cost_usd",),
     )
 )
 

@@ -26,10 +26,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """One agent. `table.toml` explains the fields."""
 
     program: str
-    version: list[str] = ["--version"]
-    argv: list[str | list[str]] = []
-    unless: dict[str, list[str]] = {}
-    last: list[str] = []
+    version: tuple[str, ...] = ("--version",)
+    argv: tuple[str | tuple[str, ...], ...] = ()
+    unless: dict[str, tuple[str, ...]] = {}
+    last: tuple[str, ...] = ()
     prompt: Literal["stdin", "argv", "file"] = "stdin"
     env: dict[str, str] = {}
     files: dict[str, str] = {}
@@ -42,21 +42,21 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     error: str = ""
     status: str = ""
     finish: str = ""
-    finish_ok: list[str] = []
+    finish_ok: tuple[str, ...] = ()
     terminal: str = ""
-    cut: list[str] = []
+    cut: tuple[str, ...] = ()
     denied: str = ""
     tool_id: str = ""
     tool_name: str = ""
-    input_tokens: list[str] = []
-    output_tokens: list[str] = []
-    cached_tokens: list[str] = []
-    reasoning_tokens: list[str] = []
-    cost_usd: list[str] = []
+    input_tokens: tuple[str, ...] = ()
+    output_tokens: tuple[str, ...] = ()
+    cached_tokens: tuple[str, ...] = ()
+    reasoning_tokens: tuple[str, ...] = ()
+    cost_usd: tuple[str, ...] = ()
     session_gone: str = ""
     failed_text: str = ""
-    cannot: list[Feature] = []
-    caveats: list[str] = []
+    cannot: tuple[Feature, ...] = ()
+    caveats: tuple[str, ...] = ()
 
     def templates(self) -> list[str]:
         """Return everything that may hold a placeholder."""
@@ -73,7 +73,7 @@ class TableAdapter:
         self._reading = _reading(row)
         self._terminal = parse_conditions(row.terminal) if row.terminal else None
         self.card: Final = Card(
-            program=row.program, version=tuple(row.version), cannot=frozenset(row.cannot), caveats=tuple(row.caveats)
+            program=row.program, version=row.version, cannot=frozenset(row.cannot), caveats=row.caveats
         )
 
     def launch(self, ask: Ask) -> Launch:
@@ -118,7 +118,7 @@ def _reading(row: Row) -> Reading:
     def rule(text: str) -> Rule | None:
         return parse(text) if text else None
 
-    def each(texts: list[str]) -> tuple[Rule, ...]:
+    def each(texts: tuple[str, ...]) -> tuple[Rule, ...]:
         return tuple(parse(text) for text in texts)
 
     return Reading(
@@ -153,8 +153,8 @@ def _check(row: Row) -> None:
         for name in _PLACEHOLDER.findall(template):
             if name not in NAMES:
                 raise ValueError(f"agent `{row.program}`: `{{{name}}}` is nothing that can be put in")
-    arguments = [text for entry in row.argv for text in ([entry] if isinstance(entry, str) else entry)] + row.last
-    if any("{api_key}" in text for text in arguments):
+    arguments = [text for entry in row.argv for text in ([entry] if isinstance(entry, str) else entry)]
+    if any("{api_key}" in text for text in (*arguments, *row.last)):
         raise ValueError(f"agent `{row.program}`: `{{api_key}}` in argv would show the key to everybody; use `env`")
     if row.output != "text" and not row.text:
         raise ValueError(f"agent `{row.program}`: `text` must say where the answer stands in its {row.output}")

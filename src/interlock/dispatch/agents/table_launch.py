@@ -95,11 +95,11 @@ def fill(template: str, values: Values, *, escape: bool = False) -> str | None:
 
 def _argv(row: Row, values: Values, ask: Ask) -> list[str]:
     filled = [text for entry in row.argv for text in _group(entry, values)]
-    defaults = [flag for flag, others in row.unless.items() for flag in ask.unless(tuple(others), (flag,))]
+    defaults = [flag for flag, others in row.unless.items() for flag in ask.unless(others, (flag,))]
     return [*filled, *defaults, *ask.args, *row.last]
 
 
-def _group(entry: str | list[str], values: Values) -> list[str]:
+def _group(entry: str | tuple[str, ...], values: Values) -> list[str]:
     texts = [fill(text, values) for text in ([entry] if isinstance(entry, str) else entry)]
     known = [text for text in texts if text is not None]
     return known if len(known) == len(texts) else []
