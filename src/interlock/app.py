@@ -19,12 +19,12 @@ import msgspec
 from interlock.decide import reopen
 from interlock.decide.preview import StepPlan, preview
 from interlock.decide.requests import raises as raise_events
-from interlock.decide.schedule import Now
 from interlock.dispatch.identity import alive, identify, pid_namespace
 from interlock.dispatch.leftovers import end_leftovers
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import VARIABLE, Marker
 from interlock.dispatch.secrets import EnvResolver
+from interlock.driver import openings
 from interlock.driver.birth import new_run, new_run_id
 from interlock.driver.clock import SystemClock
 from interlock.driver.configuration import require_config
@@ -32,7 +32,6 @@ from interlock.driver.doctor import Check, check_host
 from interlock.driver.drive import World, drive
 from interlock.driver.executor import Executor
 from interlock.driver.gc import GcReport, collect
-from interlock.driver.jobs import module_hash
 from interlock.driver.lease import Host, claimable, fresh
 from interlock.driver.load import restore, run_info
 from interlock.driver.local import LocalExecutor
@@ -44,7 +43,7 @@ from interlock.driver.signals import interrupting
 from interlock.errors import Diagnostic, InterlockError, LeaseHeldError, UsageError, WorkflowError
 from interlock.model import canon
 from interlock.model import events as ev
-from interlock.model.plan import Plan, PythonFunction
+from interlock.model.plan import Plan
 from interlock.model.run import Lease, RunInfo, Snapshot
 from interlock.model.states import RunState
 from interlock.plan.config import Config
@@ -180,17 +179,17 @@ class App:
         created = store.create_run(new_run(plan, run_id, params_json, self._clock.wall_ms(), key), lease)
         if created != run_id:
             return self._keyed(created, timeout_s, on_event)
-        return self._drive(run_id, [_notices], timeout_s, on_event, lease=lease)
+        return self._drive(run_id, [openings.notices], timeout_s, on_event, lease=lease)
 
     def run_id(
         self, run_id: str, *, wait: bool = False, timeout_s: float | None = None, on_event: Observer | None = None
     ) -> Result:
         """Continue a run: what never completed is dispatched, what was unavailable is asked again."""
-        result = self._drive(run_id, [_go_on], timeout_s, on_event)
+        result = self._drive(run_id, [openings.go_on], timeout_s, on_event)
         while wait and result.state == RunState.WAITING:
             due = self.store.run(run_id).wait_until
             time.sleep(max(0.0, ((due or 0) - self._clock.wall_ms()) / 1000))
-            result = self._drive(run_id, [_go_on], timeout_s, on_event)
+            result = self._drive(run_id, [openings.go_on], timeout_s, on_event)
         return result
 
     def resume(
@@ -198,21 +197,27 @@ class App:
         run_id: str,
         *,
         raises: Mapping[str, float] = {},
+        loops: int = 0,
         accept_changes: bool = False,
         timeout_s: float | None = None,
         on_event: Observer | None = None,
     ) -> Result:
-        """Reopen a failed, abandoned or rejected run and drive on, with raised ceilings and accepted changes."""
+        """Reopen a failed, abandoned or rejected run and drive on.
+
+        Ceilings may be raised, rejected gates be granted more loops, changed modules be accepted.
+        """
         state = RunState(self.store.run(run_id).state)
         if state is RunState.COMPLETED:
             raise UsageError(
                 "run-completed", f"run {run_id} is completed", f"see what it made: interlock status {run_id}"
             )
-        openings: list[Opening] = [lambda _snap, now: raise_events(dict(raises), now)]
+        opened: list[Opening] = [lambda _snap, now: raise_events(dict(raises), now)]
+        if loops:
+            opened.append(lambda snap, now: openings.grant(snap, loops, now))
         if accept_changes:
-            openings.append(_accept)
-        openings.append(reopen.reopen)
-        return self._drive(run_id, openings, timeout_s, on_event)
+            opened.append(openings.accept)
+        opened.append(reopen.reopen)
+        return self._drive(run_id, opened, timeout_s, on_event)
 
     def abandon(self, run_id: str) -> Result:
         """End a run for good (but for `resume`): its driver ends the work, or this call does if nobody drives."""
@@ -232,6 +237,17 @@ class App:
                     "result-not-json", f"--result is not JSON: {error}", "quote it: --result '\"text\"'"
                 ) from error
         return self._ask(run_id, "resolve", payload)
+
+    def approve(self, run_id: str, target: str | None = None, *, note: str = "", override: bool = False) -> Result:
+        """Let what waits for a person pass: at a step, at one gate unit, or at the only place where something waits.
+
+        With `override` a rejected gate passes too, as a journaled human verdict.
+        """
+        return self._ask(run_id, "approve", {"target": target, "note": note, "override": override})
+
+    def reject(self, run_id: str, target: str | None = None, *, note: str = "") -> Result:
+        """Refuse what waits for a person; a note is the feedback of one more loop where the step can loop."""
+        return self._ask(run_id, "reject", {"target": target, "note": note})
 
     def gc(self, *, older_than_ms: int, dry_run: bool = False) -> GcReport:
         """Remove runs that ended longer ago than that, with their logs, and artifacts nothing refers to."""
@@ -287,7 +303,7 @@ class App:
     def _drive(
         self,
         run_id: str,
-        openings: Sequence[Opening],
+        opened: Sequence[Opening],
         timeout_s: float | None,
         on_event: Observer | None,
         *,
@@ -297,7 +313,7 @@ class App:
         driven = drive(
             self._world(),
             run_id,
-            openings,
+            opened,
             observe=on_event or _ignore,
             lease=lease,
             timeout_ms=None if timeout_s is None else int(timeout_s * 1000),
@@ -358,21 +374,6 @@ class App:
                     f"the driver of run {run_id} has not acted on it yet; it stays asked for",
                     f"look again: interlock status {run_id}",
                 )
-
-
-def _go_on(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
-    return reopen.go_on(snap, now)
-
-
-def _notices(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
-    return [ev.Notice(at=now.at, code=f"plan:{n}", text=text) for n, text in enumerate(snap.plan.notices)]
-
-
-def _accept(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
-    """Take the modules as they are now."""
-    files = [step.target.file for step in snap.plan.steps if isinstance(step.target, PythonFunction)]
-    hashes = {file: module_hash(file) for file in files if Path(file).is_file()}
-    return [ev.ModulesAccepted(at=now.at, hashes=hashes)] if hashes else []
 
 
 def _ignore(_events: Sequence[ev.Event], _snap: Snapshot) -> None:
