@@ -12,12 +12,28 @@ from interlock.cli.session import Session
 from interlock.errors import UsageError
 
 CEILINGS: Final = ("max_units", "max_tokens", "max_cost_usd", "max_duration")
+MOST_LOOPS: Final = 100
+
+
+class Loops(click.ParamType[int]):
+    """`+2` or `2`: how many loops more. Gives the number."""
+
+    name = "loops"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401 - click's signature
+        """Read the text."""
+        text = str(value).removeprefix("+")
+        number = int(text) if text.isascii() and text.isdigit() else 0
+        if not 0 < number <= MOST_LOOPS:
+            self.fail(f"'{value}' is no number of loops; write +1, or up to +{MOST_LOOPS}", param, ctx)
+        return number
 
 
 @click.command(
     epilog=example(
         "interlock resume last",
         "interlock resume 01JD --raise max_units=200 --raise max_duration=4h",
+        "interlock resume 01JD --loops +2",
         "interlock resume 01JD --accept-changes",
     )
 )
@@ -29,6 +45,9 @@ CEILINGS: Final = ("max_units", "max_tokens", "max_cost_usd", "max_duration")
     multiple=True,
     metavar="CEILING=VALUE",
     help=f"Raise a ceiling of the budget: {', '.join(CEILINGS)}.",
+)
+@click.option(
+    "--loops", type=Loops(), metavar="+N", help="Let a step whose gate rejected its last loop try N times more."
 )
 @click.option("--accept-changes", is_flag=True, help="Go on with Python modules that were changed since the start.")
 @json_option("Print NDJSON: one event a line, the status last.")
@@ -43,7 +62,13 @@ def command(session: Session, /, run: str, **options: Any) -> int:  # noqa: ANN4
     app = session.app
     return drive(
         app,
-        lambda on_event: app.resume(run_id, raises=raises, accept_changes=options["accept_changes"], on_event=on_event),
+        lambda on_event: app.resume(
+            run_id,
+            raises=raises,
+            loops=options["loops"] or 0,
+            accept_changes=options["accept_changes"],
+            on_event=on_event,
+        ),
         as_json=options["as_json"],
     )
 
