@@ -36,6 +36,8 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None
     cached_tokens: int | None = None
     reasoning_tokens: int | None = None
+    estimated: bool = False
+    """The tokens are the reservation, charged because the usage is unknown."""
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):

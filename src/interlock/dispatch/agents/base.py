@@ -57,6 +57,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     api_key: str | None = None
     """The key itself. Only ever into `Launch.env`: arguments are seen by every user of the machine."""
     args: tuple[str, ...] = ()
+    """The user's own arguments, for the adapter to put where its CLI takes options."""
     command: tuple[str, ...] = ()
     output: Literal["text", "json"] = "text"
     timeout_ms: int | None = None
@@ -108,6 +109,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """JSON text that the CLI returned apart from its text, for the schema asked for."""
     reason: Reason | None = None
     error: str = ""
+    acted: bool = True
+    """With a `reason`: tools may have been used before it ended. False only when surely none were."""
     denied: tuple[str, ...] = ()
     """Tools that the agent asked for and was refused: the attempt fails and names them."""
     session: str | None = None
