@@ -35,7 +35,7 @@ COMMANDS: Final[dict[str, str]] = {
     "new": "Write a starter workflow.",
     "schema": "Print the JSON Schema of a workflow's front matter.",
     "config": "Show the configuration in force and where it came from.",
-    "doctor": "Check this host and project.",
+    "doctor": "Check this host, this project and its engines.",
     "gc": "Remove old runs and what nothing refers to.",
     "selftest": "Show that what is promised holds on this host.",
     "completion": "Print the completion script of a shell.",

@@ -25,7 +25,7 @@ def gate_line(event: ev.Event, snapshot: Snapshot) -> str:
             many = f" ({count(len(event.units), 'question')})" if len(event.units) > 1 else ""
             return f"step {snapshot.steps[event.step].id}: {_ASKS[event.kind]}{many}"
         case ev.Approved():
-            said = {"pass": "approved", "reject": "rejected"}[event.verdict] + (", overruled" if event.override else "")
+            said = "rejected" if event.verdict == "reject" else "overruled" if event.override else "approved"
             note = f": {clip(safe(event.note), _FEEDBACK_CHARACTERS)}" if event.note else ""
             return f"step {snapshot.steps[event.step].id}: {said} by {safe(event.by)}{note}"
         case ev.LoopsGranted():
