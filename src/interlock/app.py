@@ -17,6 +17,7 @@ from typing import Any, Literal, Self
 import msgspec
 
 from interlock.decide import reopen
+from interlock.decide.now import Now
 from interlock.decide.preview import StepPlan, preview
 from interlock.decide.requests import raises as raise_events
 from interlock.dispatch.identity import alive, identify, pid_namespace

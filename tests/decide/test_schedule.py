@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from interlock.decide.next import next_actions
-from interlock.decide.schedule import Now, next_due, run_room, startable
+from interlock.decide.now import Now
+from interlock.decide.schedule import next_due, run_room, startable
 from interlock.model import events as ev
 from interlock.model.actions import Dispatch
 from interlock.model.outcome import Outcome

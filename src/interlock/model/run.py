@@ -16,7 +16,10 @@ import msgspec
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.plan import Plan
-from interlock.model.states import RUN_ENDED, STEP_ENDED, Reason, RunState, StepState, UnitState
+from interlock.model.states import RUN_ENDED, STEP_ENDED, UNIT_ENDED, Reason, RunState, StepState, UnitState
+
+_SEEN: Final = 100
+"""Answers of an engine that a reservation looks back on."""
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +57,7 @@ class Unit:
         "not_before",
         "ordinal",
         "reason",
+        "reserve_tokens",
         "result",
         "retries",
         "round",
@@ -84,6 +88,7 @@ class Unit:
         self.feedback = new.feedback
         self.session = new.session
         self.asks = 0
+        self.reserve_tokens = 0
 
     def waits_until(self, at: int) -> bool:
         """Tell whether the unit is in backoff until exactly then."""
@@ -114,6 +119,8 @@ class Step:
         self.counts: dict[UnitState, int] = dict.fromkeys(UnitState, 0)
         """Of `work` only."""
         self.first_failure: Unit | None = None
+        self.asking = 0
+        """Check, judge and probe units that have not ended; those that wait for a person don't count."""
 
     @property
     def ended(self) -> bool:
@@ -158,6 +165,10 @@ class Snapshot:
         self.noticed: set[str] = set()
         self.parked: dict[str, int | None] = {}
         """Engines without quota, and until when (None: unknown)."""
+        self.reserved_tokens = 0
+        """Held back for prompts in flight."""
+        self.usage_seen: dict[str, list[int]] = {}
+        """Tokens of each engine's latest answers."""
         self.granted: dict[int, int] = {}
         """Loops granted beyond the plan, by step."""
         self.running = 0
@@ -180,7 +191,7 @@ def _step_started(snap: Snapshot, event: ev.StepStarted) -> None:
     step = snap.steps[event.step]
     step.state, step.reason, step.detail = StepState.RUNNING, None, ""
     step.round, step.loop = event.round, event.loop
-    step.asked = []
+    step.asked, step.asking = [], 0
     step.first_failure = None
     if event.step not in snap.open:
         snap.open = sorted([*snap.open, event.step])
@@ -216,7 +227,9 @@ def _units_added(snap: Snapshot, event: ev.UnitsAdded) -> None:
     fresh = [Unit(new, event.kind, event.round, event.loop) for new in event.units]
     step.units.extend(fresh)
     step.asked.extend(fresh)
-    step.ready.extend(fresh)
+    if event.kind != "approval":
+        step.ready.extend(fresh)
+        step.asking += len(fresh)
 
 
 def move_unit(step: Step, unit: Unit, state: UnitState) -> None:
@@ -224,6 +237,8 @@ def move_unit(step: Step, unit: Unit, state: UnitState) -> None:
     if unit.kind == "work":
         step.counts[unit.state] -= 1
         step.counts[state] += 1
+    elif unit.kind != "approval":
+        step.asking += (state not in UNIT_ENDED) - (unit.state not in UNIT_ENDED)
     unit.state = state
 
 
@@ -242,6 +257,9 @@ def _reserved(snap: Snapshot, event: ev.AttemptReserved) -> None:
     snap.running += 1
     if unit.kind == "work":
         snap.dispatched += 1
+    if event.reserve_tokens:
+        unit.reserve_tokens = event.reserve_tokens
+        snap.reserved_tokens += event.reserve_tokens
 
 
 def _leave_ready(step: Step, unit: Unit) -> None:
@@ -278,11 +296,23 @@ def _finished(snap: Snapshot, event: ev.AttemptFinished) -> None:
         unit.session = event.answered.session
     move_unit(step, unit, event.unit_state)
     _queue(step, unit, event.not_before)
+    if unit.reserve_tokens:
+        snap.reserved_tokens -= unit.reserve_tokens
+        unit.reserve_tokens = 0
     if event.usage is not None:
-        snap.tokens += (event.usage.input_tokens or 0) + (event.usage.output_tokens or 0)
-        snap.cost_usd += event.usage.cost_usd or 0.0
+        _charge(snap, event.usage, event.engine)
     if event.unit_state is UnitState.FAILED and unit.kind == "work":
         _note_failure(snap, step, unit)
+
+
+def _charge(snap: Snapshot, usage: ev.Usage, engine: str | None) -> None:
+    tokens = (usage.input_tokens or 0) + (usage.output_tokens or 0)
+    snap.tokens += tokens
+    snap.cost_usd += usage.cost_usd or 0.0
+    if engine is not None and not usage.estimated:
+        seen = snap.usage_seen.setdefault(engine, [])
+        seen.append(tokens)
+        del seen[:-_SEEN]
 
 
 def _note_failure(snap: Snapshot, step: Step, unit: Unit) -> None:
