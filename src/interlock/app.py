@@ -17,7 +17,6 @@ from typing import Any, Literal, Self
 import msgspec
 
 from interlock.decide import reopen
-from interlock.decide.now import Now
 from interlock.decide.preview import StepPlan, preview
 from interlock.decide.requests import raises as raise_events
 from interlock.dispatch.identity import alive, identify, pid_namespace
@@ -214,7 +213,7 @@ class App:
             )
         opened: list[Opening] = [lambda _snap, now: raise_events(dict(raises), now)]
         if loops:
-            opened.append(lambda snap, now: openings.grant(snap, loops, now))
+            opened.append(lambda snap, now: reopen.grant(snap, now, loops))
         if accept_changes:
             opened.append(openings.accept)
         opened.append(reopen.reopen)
@@ -244,11 +243,11 @@ class App:
 
         With `override` a rejected gate passes too, as a journaled human verdict.
         """
-        return self._ask(run_id, "approve", {"target": target, "note": note, "override": override})
+        return self._ask(run_id, "approve", {"by": _user(), "target": target, "note": note, "override": override})
 
     def reject(self, run_id: str, target: str | None = None, *, note: str = "") -> Result:
         """Refuse what waits for a person; a note is the feedback of one more loop where the step can loop."""
-        return self._ask(run_id, "reject", {"target": target, "note": note})
+        return self._ask(run_id, "reject", {"by": _user(), "target": target, "note": note})
 
     def gc(self, *, older_than_ms: int, dry_run: bool = False) -> GcReport:
         """Remove runs that ended longer ago than that, with their logs, and artifacts nothing refers to."""

@@ -14,6 +14,7 @@ from interlock.views.facts import PlanFacts, plan_facts
 
 PROMPT = plan_facts(b'{"steps":[{"id":"one","target":{"type":"prompt","text":"x"}}]}')
 COMMAND = plan_facts(b'{"steps":[{"id":"one","target":{"type":"command","argv":["x"]}}]}')
+OVERRIDE = 'interlock approve 01JDRUN one --override --note "..."'
 BLOCKED = {"state": "blocked", "outcome": None}
 
 
@@ -52,9 +53,13 @@ def commands(found: list[Next]) -> list[str]:
             {"state": "failed", "reason": "llm_auth"},
             ["interlock doctor", "interlock resume 01JDRUN", "interlock units 01JDRUN --state failed"],
         ),
-        (BLOCKED, {"state": "blocked", "reason": "check_unavailable"}, ["interlock run 01JDRUN"]),
-        (BLOCKED, {"state": "blocked", "reason": "judge_unavailable"}, ["interlock run 01JDRUN", "interlock doctor"]),
-        (BLOCKED, {"state": "blocked", "reason": "llm_quota"}, ["interlock run 01JDRUN"]),
+        (BLOCKED, {"state": "blocked", "reason": "check_unavailable"}, ["interlock run 01JDRUN", OVERRIDE]),
+        (
+            BLOCKED,
+            {"state": "blocked", "reason": "judge_unavailable"},
+            ["interlock run 01JDRUN", "interlock doctor", OVERRIDE],
+        ),
+        (BLOCKED, {"state": "waiting", "reason": "llm_quota"}, ["interlock run 01JDRUN"]),
         (BLOCKED, {"state": "blocked", "reason": "module_changed"}, ["interlock resume 01JDRUN --accept-changes"]),
         (BLOCKED, {"state": "blocked", "reason": "a reason of a later version"}, ["interlock run 01JDRUN"]),
     ],
@@ -104,6 +109,7 @@ def test_items_that_are_approved_alone_are_each_named(rows: Any) -> None:
     assert commands(found)
     assert found == [
         Next("interlock status 01JDRUN --artifact one", "read what it made"),
+        Next("interlock approve 01JDRUN one", "let every item that waits pass"),
         Next("interlock approve 01JDRUN one.gate:aa:l1", "let item a.py pass"),
         Next("interlock approve 01JDRUN one.gate:bb:l1", "let item b.py pass"),
         Next('interlock reject 01JDRUN one.gate:aa:l1 --note "..."', "let it try once more with your note"),
@@ -114,15 +120,14 @@ def test_items_that_are_approved_alone_are_each_named(rows: Any) -> None:
 def test_every_blocked_step_is_answered_for(rows: Any) -> None:
     steps = [
         rows.step(state="blocked", reason="approval_needed"),
-        rows.step(step=1, id="two", state="blocked", reason="judge_unavailable"),
-        rows.step(step=2, id="three", state="blocked", reason="judge_unavailable"),
+        rows.step(step=1, id="two", state="blocked", reason="module_changed"),
+        rows.step(step=2, id="three", state="blocked", reason="module_changed"),
     ]
     assert commands(next_commands(rows.run(**BLOCKED), steps, PROMPT)) == [
         "interlock status 01JDRUN --artifact one",
         "interlock approve 01JDRUN one",
         'interlock reject 01JDRUN one --note "..."',
-        "interlock run 01JDRUN",
-        "interlock doctor",
+        "interlock resume 01JDRUN --accept-changes",
     ]
 
 
@@ -153,6 +158,7 @@ def test_a_run_under_way_takes_answers_but_no_second_driver(rows: Any) -> None:
     ]
     assert commands(next_commands(rows.run(state="active"), steps, PROMPT, live=True)) == [
         'interlock reject 01JDRUN one --note "..."',
-        'interlock approve 01JDRUN one --override --note "..."',
+        OVERRIDE,
+        'interlock approve 01JDRUN two --override --note "..."',
         "interlock events 01JDRUN --follow",
     ]

@@ -60,7 +60,11 @@ def read_asked(store: Store, rows: RunRows, most: int = 5) -> Asked:
         found = store.units(rows.run.id, step=step.step, state=UnitState.UNKNOWN, limit=most)
         unknown[step.step] = tuple(unit.id for unit in found)
         pending = store.units(rows.run.id, step=step.step, state=UnitState.PENDING)
-        waiting = [_gate(unit) for unit in pending if unit.kind == "approval"]
+        waiting = [
+            _gate(unit)
+            for unit in pending
+            if unit.kind == "approval" and (unit.round, unit.loop) == (step.round, step.loop)
+        ]
         approvals[step.step] = tuple(waiting[:most])
         more[step.step] = max(0, len(waiting) - most)
     return Asked(unknown=unknown, approvals=approvals, more=more)

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from interlock.decide import reopen
-from interlock.decide.schedule import Now
+from interlock.decide.now import Now
 from interlock.driver.jobs import module_hash
 from interlock.model import events as ev
 from interlock.model.plan import PythonFunction
 from interlock.model.run import Snapshot
-from interlock.model.states import StepState
 
 
 def go_on(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
@@ -22,15 +21,6 @@ def go_on(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
 def notices(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
     """Say once what the plan has to say."""
     return [ev.Notice(at=now.at, code=f"plan:{n}", text=text) for n, text in enumerate(snap.plan.notices)]
-
-
-def grant(snap: Snapshot, loops: int, now: Now) -> Sequence[ev.Event]:
-    """Grant more loops to every step whose gate rejected its last one."""
-    return [
-        ev.LoopsGranted(at=now.at, step=step.index, more=loops)
-        for step in snap.steps
-        if step.state is StepState.BLOCKED and step.reason == "gate_rejected"
-    ]
 
 
 def accept(snap: Snapshot, now: Now) -> Sequence[ev.Event]:

@@ -40,6 +40,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NOBODY: Final = Asked()
+_HELD: Final = frozenset({StepState.BLOCKED.value, StepState.WAITING.value})
+"""A step that waits for a quota holds up a blocked run too, when nobody knows how long."""
 NOTE: Final = '--note "..."'
 
 
@@ -50,7 +52,7 @@ def next_commands(
 
     `live` says that a driver is at work: it takes answers, but no second driver.
     """
-    blocked = [step for step in steps if step.state == StepState.BLOCKED]
+    blocked = [step for step in steps if step.state in _HELD]
     if live:
         answers = [found for step in blocked for found in _of_step(run, step, facts, asked) if _is_answer(found)]
         return [*answers, Next(f"interlock events {run.id} --follow")]
@@ -93,7 +95,7 @@ def _probe(run: str, step: StepRow, facts: PlanFacts, asked: Asked) -> list[Next
 
 
 def _rejected(run: str, step: StepRow, facts: PlanFacts, _asked: Asked) -> list[Next]:
-    override = Next(f"interlock approve {run} {step.id} --override {NOTE}", "let it pass on your own verdict")
+    override = _override(run, step)
     if not facts.loops(step.step):
         return [Next(f"interlock resume {run}", "ask the gate again, once what it looks at has changed"), override]
     return [
@@ -120,21 +122,27 @@ def _approval(run: str, step: StepRow, facts: PlanFacts, asked: Asked) -> list[N
     )
     return [
         read,
+        Next(f"interlock approve {run} {step.id}", "let every item that waits pass"),
         *(Next(f"interlock approve {run} {gate.unit}", f"let item {gate.item} pass") for gate in each),
         Next(f"interlock reject {run} {each[0].unit} {NOTE}", after),
         *rest,
     ]
 
 
-def _judge(run: str, _step: StepRow, _facts: PlanFacts, _asked: Asked) -> list[Next]:
+def _judge(run: str, step: StepRow, _facts: PlanFacts, _asked: Asked) -> list[Next]:
     return [
         Next(f"interlock run {run}", "ask the judge again; no work is repeated"),
         Next("interlock doctor", "see whether the judge's engine and its key are there"),
+        _override(run, step),
     ]
 
 
-def _check(run: str, _step: StepRow, _facts: PlanFacts, _asked: Asked) -> list[Next]:
-    return [Next(f"interlock run {run}", "ask the check again; no work is repeated")]
+def _check(run: str, step: StepRow, _facts: PlanFacts, _asked: Asked) -> list[Next]:
+    return [Next(f"interlock run {run}", "ask the check again; no work is repeated"), _override(run, step)]
+
+
+def _override(run: str, step: StepRow) -> Next:
+    return Next(f"interlock approve {run} {step.id} --override {NOTE}", "let it pass on your own verdict")
 
 
 def _quota(run: str, _step: StepRow, _facts: PlanFacts, _asked: Asked) -> list[Next]:

@@ -6,8 +6,10 @@ from typing import Any, Final
 
 import click
 
+from interlock.app import App
 from interlock.cli.driving import drive
 from interlock.cli.options import Assignment, Duration, example, json_option, run_argument
+from interlock.cli.reading import facts_of
 from interlock.cli.session import Session
 from interlock.errors import UsageError
 
@@ -60,6 +62,8 @@ def command(session: Session, /, run: str, **options: Any) -> int:  # noqa: ANN4
     raises = dict(_ceiling(name, value) for name, value in options["raises"])
     run_id = session.find(run)
     app = session.app
+    if options["loops"]:
+        _check_loops(app, run_id)
     return drive(
         app,
         lambda on_event: app.resume(
@@ -71,6 +75,22 @@ def command(session: Session, /, run: str, **options: Any) -> int:  # noqa: ANN4
         ),
         as_json=options["as_json"],
     )
+
+
+def _check_loops(app: App, run_id: str) -> None:
+    """Refuse loops for a run in which they would change nothing."""
+    facts = facts_of(app.store)(run_id, app.store.run(run_id).plan_hash)
+    rejected = [row for row in app.store.steps(run_id) if row.reason == "gate_rejected" and row.state == "blocked"]
+    if any(facts.loops(row.step) for row in rejected):
+        return
+    if rejected:
+        raise UsageError(
+            "cannot-loop",
+            f"step '{rejected[0].id}' is no prompt: doing it again with feedback would change nothing",
+            f"ask its gate again with `interlock resume {run_id}`, or pass it with `interlock approve --override`",
+        )
+    hint = f"see where it stands: interlock status {run_id}"
+    raise UsageError("no-loop-to-grant", f"no gate of run {run_id} has rejected its step's last loop", hint)
 
 
 def _ceiling(name: str, value: str) -> tuple[str, float]:
