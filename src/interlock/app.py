@@ -6,7 +6,6 @@ InterlockError with a next step; none prints.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import time
@@ -17,6 +16,7 @@ from typing import Any, Literal, Self
 import msgspec
 
 from interlock.decide import reopen
+from interlock.decide.now import Now
 from interlock.decide.preview import StepPlan, preview
 from interlock.decide.requests import raises as raise_events
 from interlock.dispatch.identity import alive, identify, pid_namespace
@@ -24,7 +24,7 @@ from interlock.dispatch.leftovers import end_leftovers
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import VARIABLE, Marker
 from interlock.dispatch.secrets import EnvResolver
-from interlock.driver import openings
+from interlock.driver.asking import ask
 from interlock.driver.birth import new_run, new_run_id
 from interlock.driver.clock import SystemClock
 from interlock.driver.configuration import require_config
@@ -32,6 +32,7 @@ from interlock.driver.doctor import Check, check_host
 from interlock.driver.drive import World, drive
 from interlock.driver.executor import Executor
 from interlock.driver.gc import GcReport, collect
+from interlock.driver.jobs import module_hash
 from interlock.driver.lease import Host, claimable, fresh
 from interlock.driver.load import restore, run_info
 from interlock.driver.local import LocalExecutor
@@ -43,17 +44,15 @@ from interlock.driver.signals import interrupting
 from interlock.errors import Diagnostic, InterlockError, LeaseHeldError, UsageError, WorkflowError
 from interlock.model import canon
 from interlock.model import events as ev
-from interlock.model.plan import Plan
+from interlock.model.plan import Plan, PythonFunction
 from interlock.model.run import Lease, RunInfo, Snapshot
 from interlock.model.states import RunState
 from interlock.plan.config import Config
 from interlock.plan.freeze import freeze, thaw
-from interlock.store.base import RequestKind, Store
+from interlock.store.base import Store
 from interlock.store.sqlite import SqliteStore
 
 CommitHook = Callable[[str], None]
-_ANSWER_S = 30.0
-_POLL_S = 0.1
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,17 +178,17 @@ class App:
         created = store.create_run(new_run(plan, run_id, params_json, self._clock.wall_ms(), key), lease)
         if created != run_id:
             return self._keyed(created, timeout_s, on_event)
-        return self._drive(run_id, [openings.notices], timeout_s, on_event, lease=lease)
+        return self._drive(run_id, [_notices], timeout_s, on_event, lease=lease)
 
     def run_id(
         self, run_id: str, *, wait: bool = False, timeout_s: float | None = None, on_event: Observer | None = None
     ) -> Result:
         """Continue a run: what never completed is dispatched, what was unavailable is asked again."""
-        result = self._drive(run_id, [openings.go_on], timeout_s, on_event)
+        result = self._drive(run_id, [_go_on], timeout_s, on_event)
         while wait and result.state == RunState.WAITING:
             due = self.store.run(run_id).wait_until
             time.sleep(max(0.0, ((due or 0) - self._clock.wall_ms()) / 1000))
-            result = self._drive(run_id, [openings.go_on], timeout_s, on_event)
+            result = self._drive(run_id, [_go_on], timeout_s, on_event)
         return result
 
     def resume(
@@ -204,27 +203,27 @@ class App:
     ) -> Result:
         """Reopen a failed, abandoned or rejected run and drive on.
 
-        Ceilings may be raised, rejected gates be granted more loops, changed modules be accepted.
+        `raises` are ceilings by name, `loops` more feedback loops for prompts whose gate rejected them.
         """
         state = RunState(self.store.run(run_id).state)
         if state is RunState.COMPLETED:
             raise UsageError(
                 "run-completed", f"run {run_id} is completed", f"see what it made: interlock status {run_id}"
             )
-        opened: list[Opening] = [lambda _snap, now: raise_events(dict(raises), now)]
-        if loops:
-            opened.append(lambda snap, now: reopen.grant(snap, now, loops))
+        openings: list[Opening] = [lambda _snap, now: raise_events(dict(raises), now)]
         if accept_changes:
-            opened.append(openings.accept)
-        opened.append(reopen.reopen)
-        return self._drive(run_id, opened, timeout_s, on_event)
+            openings.append(_accept)
+        if loops:
+            openings.append(lambda snap, now: reopen.grant(snap, now, loops))
+        openings.append(reopen.reopen)
+        return self._drive(run_id, openings, timeout_s, on_event)
 
     def abandon(self, run_id: str) -> Result:
         """End a run for good (but for `resume`): its driver ends the work, or this call does if nobody drives."""
         row = self.store.run(run_id)
         if row.state in (RunState.COMPLETED, RunState.ABANDONED):
             raise UsageError("run-ended", f"run {run_id} is {row.state}", "there is nothing to stop")
-        return self._ask(run_id, "abandon", {})
+        return result_of(ask(self._world(), run_id, "abandon", {}, _user()))
 
     def resolve(self, run_id: str, unit_id: str, *, done: bool, result_json: str | None = None) -> Result:
         """Answer for a unit whose outside effect is unknown: done (with its result), or to be run again."""
@@ -236,18 +235,21 @@ class App:
                 raise UsageError(
                     "result-not-json", f"--result is not JSON: {error}", "quote it: --result '\"text\"'"
                 ) from error
-        return self._ask(run_id, "resolve", payload)
+        return result_of(ask(self._world(), run_id, "resolve", payload, _user()))
 
     def approve(self, run_id: str, target: str | None = None, *, note: str = "", override: bool = False) -> Result:
-        """Let what waits for a person pass: at a step, at one gate unit, or at the only place where something waits.
+        """Pass a gate that waits for a person; with `override`, one that a check or judge rejected or can't judge.
 
-        With `override` a rejected gate passes too, as a journaled human verdict.
+        `target` is a step's or gate unit's id; None takes the only one there is. The verdict holds for the artifact
+        as it is now. The run goes on with `run_id`, or at once under a live driver.
         """
-        return self._ask(run_id, "approve", {"by": _user(), "target": target, "note": note, "override": override})
+        payload = {"target": target, "note": note, "override": override, "by": _user()}
+        return result_of(ask(self._world(), run_id, "approve", payload, _user()))
 
     def reject(self, run_id: str, target: str | None = None, *, note: str = "") -> Result:
-        """Refuse what waits for a person; a note is the feedback of one more loop where the step can loop."""
-        return self._ask(run_id, "reject", {"by": _user(), "target": target, "note": note})
+        """Reject what waits at a gate: one more loop with the note as feedback where the step can loop, else failed."""
+        payload = {"target": target, "note": note, "by": _user()}
+        return result_of(ask(self._world(), run_id, "reject", payload, _user()))
 
     def gc(self, *, older_than_ms: int, dry_run: bool = False) -> GcReport:
         """Remove runs that ended longer ago than that, with their logs, and artifacts nothing refers to."""
@@ -303,7 +305,7 @@ class App:
     def _drive(
         self,
         run_id: str,
-        opened: Sequence[Opening],
+        openings: Sequence[Opening],
         timeout_s: float | None,
         on_event: Observer | None,
         *,
@@ -313,7 +315,7 @@ class App:
         driven = drive(
             self._world(),
             run_id,
-            opened,
+            openings,
             observe=on_event or _ignore,
             lease=lease,
             timeout_ms=None if timeout_s is None else int(timeout_s * 1000),
@@ -353,27 +355,20 @@ class App:
             raise InterlockError("no-identity", "this process cannot be told from others here", "see interlock doctor")
         return Host(process, pid_namespace(), socket.gethostname())
 
-    def _ask(self, run_id: str, kind: RequestKind, payload: dict[str, Any]) -> Result:
-        """Append a request; a live driver applies it within a second, else this process does."""
-        store = self._open()
-        request = store.request(run_id, kind, json.dumps(payload).encode(), _user(), self._clock.wall_ms())
-        deadline = time.monotonic() + _ANSWER_S
-        while True:
-            try:
-                self._drive(run_id, [], None, None, settle_only=True)
-            except LeaseHeldError:
-                time.sleep(_POLL_S)
-            outcome = next(row.outcome for row in store.requests(run_id, open_only=False) if row.id == request)
-            if outcome == "applied":
-                return result_of(run_info(store.run(run_id)))
-            if outcome is not None:
-                raise UsageError("request-refused", outcome, f"see its units: interlock units {run_id}")
-            if time.monotonic() >= deadline:
-                raise LeaseHeldError(
-                    "request-pending",
-                    f"the driver of run {run_id} has not acted on it yet; it stays asked for",
-                    f"look again: interlock status {run_id}",
-                )
+
+def _go_on(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
+    return reopen.go_on(snap, now)
+
+
+def _notices(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
+    return [ev.Notice(at=now.at, code=f"plan:{n}", text=text) for n, text in enumerate(snap.plan.notices)]
+
+
+def _accept(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
+    """Take the modules as they are now."""
+    files = [step.target.file for step in snap.plan.steps if isinstance(step.target, PythonFunction)]
+    hashes = {file: module_hash(file) for file in files if Path(file).is_file()}
+    return [ev.ModulesAccepted(at=now.at, hashes=hashes)] if hashes else []
 
 
 def _ignore(_events: Sequence[ev.Event], _snap: Snapshot) -> None:

@@ -155,7 +155,7 @@ def test_due_units_start_earliest_first_and_none_starts_twice() -> None:
 
 
 def dispatched(snap: Snapshot, spec: PlanStep, at: int) -> list[int]:
-    found = startable(spec, snap.steps[0], Now(at=at), run_room(snap))
+    found = startable(snap, spec, snap.steps[0], Now(at=at), run_room(snap))
     reserve(snap, found)
     return [d.unit for d in found]
 
