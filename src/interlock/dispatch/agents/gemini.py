@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from interlock.dispatch.agents import slash
 from interlock.dispatch.agents.base import Answer, Ask, Card, Launch, Reply
 from interlock.dispatch.agents.endings import failed, unfinished
 from interlock.dispatch.agents.faults import status_in
@@ -61,9 +62,10 @@ class Gemini:
                 *ask.unless(_MODES, ("--approval-mode", "auto_edit")),
                 *ask.args,
             ),
-            stdin=ask.prompt.encode("utf-8", "replace"),
+            stdin=slash.guarded(ask.prompt).encode("utf-8", "replace"),
             env=_env(ask, own_home=own_home),
             state_files={".gemini/settings.json": json.dumps(_SETTINGS).encode()} if own_home else {},
+            notices=slash.notice(ask.engine, self.card.program, ask.prompt),
             continues_session=ask.session is not None,
         )
 

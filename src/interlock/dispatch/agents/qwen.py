@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.dispatch.agents import messages
+from interlock.dispatch.agents import messages, slash
 from interlock.dispatch.agents.base import Answer, Ask, Card, Launch, Reply
 from interlock.dispatch.agents.endings import failed, unfinished
 from interlock.dispatch.agents.jsonl import Event, count_at, dig, events, text_at, total
@@ -51,7 +51,8 @@ class Qwen:
         return Launch(
             argv=(
                 *ask.program(self.card),
-                *("-o", "stream-json"),
+                # as plain text the prompt would get two line ends more
+                *("--input-format", "stream-json", "-o", "stream-json"),
                 *(() if ask.model is None else ("-m", ask.model)),
                 *session,
                 *(() if ask.schema_json is None else ("--json-schema", f"@{ask.folder}/{_SCHEMA}")),
@@ -59,9 +60,10 @@ class Qwen:
                 *ask.unless(_MODES, ("--approval-mode", "auto-edit")),
                 *ask.args,
             ),
-            stdin=ask.prompt.encode("utf-8", "replace"),
+            stdin=messages.user_message(slash.guarded(ask.prompt)),
             env=_env(ask),
             files=files,
+            notices=slash.notice(ask.engine, self.card.program, ask.prompt),
             continues_session=ask.session is not None,
         )
 
