@@ -24,13 +24,12 @@ from interlock.model.plan import (
     Plan,
     Project,
     Prompt,
-    PythonFunction,
     Reference,
     Retry,
     Route,
-    Script,
     Shell,
     Step,
+    Target,
     When,
 )
 from interlock.model.states import Reason
@@ -68,7 +67,7 @@ def route(text: str, when: Mapping[str, str], default: str | None = None) -> Rou
 
 def step(
     step_id: str,
-    target: Command | Script | PythonFunction | Prompt | str = "true",
+    target: Target | str = "true",
     *,
     needs: Sequence[str] | None = None,
     inputs: Sequence[str] = (),
