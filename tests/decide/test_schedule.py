@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from interlock.decide.next import next_actions
-from interlock.decide.schedule import Now, next_due, run_room, startable
+from interlock.decide.now import Now
+from interlock.decide.schedule import next_due, run_room, startable
 from interlock.model import events as ev
 from interlock.model.actions import Dispatch
 from interlock.model.outcome import Outcome
@@ -154,7 +155,7 @@ def test_due_units_start_earliest_first_and_none_starts_twice() -> None:
 
 
 def dispatched(snap: Snapshot, spec: PlanStep, at: int) -> list[int]:
-    found = startable(spec, snap.steps[0], Now(at=at), run_room(snap))
+    found = startable(snap, spec, snap.steps[0], Now(at=at), run_room(snap))
     reserve(snap, found)
     return [d.unit for d in found]
 

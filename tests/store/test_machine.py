@@ -46,7 +46,7 @@ def test_a_runs_life_at_random(body: type[GatedLife], examples: int) -> None:
 def test_a_random_life_notices_a_planted_fault(fault: tuple[str, str, str]) -> None:
     body = type("FaultyLife", (MemoryLife,), {"fault": fault})
     config = settings(
-        max_examples=300,
+        max_examples=3_000,
         stateful_step_count=40,
         deadline=None,
         suppress_health_check=SLOW,

@@ -96,6 +96,11 @@ def run_argument(*, default: str | None = None) -> Callable[[_Command], _Command
     return click.argument("run", type=RunId(), metavar="RUN", default=default, required=default is None)
 
 
+def note_option(what: str) -> Callable[[_Command], _Command]:
+    """`--note`, journaled with a person's verdict."""
+    return click.option("-m", "--note", default="", metavar="TEXT", help=what)
+
+
 def json_option(what: str = "Print JSON.") -> Callable[[_Command], _Command]:
     """`--json`."""
     return click.option("--json", "as_json", is_flag=True, help=what)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from interlock.cli.census_text import census_text, ending
 from interlock.cli.marks import mark
+from interlock.cli.next_text import next_lines
 from interlock.cli.output import say, style
 from interlock.cli.text import clip, compact, count, duration, local_time, safe, size
 from interlock.model.run import Lease
 from interlock.model.states import RunState
 from interlock.store.base import RunRow, StepRow
+from interlock.views.advice import Next
 from interlock.views.status import RunRows
 
 _LABEL_WIDTH = 9
 
 
 def show_status(
-    rows: RunRows, view: Mapping[str, Any], commands: list[str], *, live: bool, stopping: bool = False
+    rows: RunRows, view: Mapping[str, Any], commands: Sequence[Next], *, live: bool, stopping: bool = False
 ) -> None:
     """Write the whole picture."""
     run = rows.run
@@ -40,8 +42,8 @@ def show_status(
     say()
     for line in step_lines(rows.steps, view["steps"]):
         say(line)
-    for command in commands:
-        say(f"\nnext: {style(command, bold=True)}" if command is commands[0] else f"      {command}")
+    for number, line in enumerate(next_lines(commands, "next: ")):
+        say(line if number else f"\n{line}")
 
 
 def _field(label: str, text: str) -> None:

@@ -7,8 +7,9 @@ from typing import Final
 from interlock.app import App
 from interlock.cli.census_text import census_text, ending
 from interlock.cli.marks import mark
+from interlock.cli.next_text import next_lines
 from interlock.cli.output import say, style
-from interlock.cli.reading import read_failures, read_run, read_unknown
+from interlock.cli.reading import read_asked, read_failures, read_run
 from interlock.cli.text import clip, count, duration, safe, safe_lines, size
 from interlock.driver.result import Result
 from interlock.model.states import RunState, StepState
@@ -32,7 +33,6 @@ def show_summary(app: App, result: Result) -> None:
         return
     view = status_view(rows)
     how = style(ending(run.state, run.outcome, run.reason), fg=mark(run.state).colour, bold=True)
-    label = "  next:"
     interrupted = ", interrupted" if run.state == RunState.ACTIVE else ""
     say(f"run {style(run.id, bold=True)} {how}{interrupted} after {duration(run.driven_ms)}")
     say(f"  {count(view['census']['units'], 'unit')}: {census_text(view['census'])}")
@@ -41,9 +41,8 @@ def show_summary(app: App, result: Result) -> None:
     _failures(store, rows)
     if run.state == RunState.COMPLETED:
         _artifact(store, rows)
-    for command in next_commands(run, rows.steps, read_unknown(store, rows)):
-        say(f"{label:<8}{style(command, bold=True)}")
-        label = ""
+    for line in next_lines(next_commands(run, rows.steps, rows.facts, read_asked(store, rows)), "  next: "):
+        say(line)
 
 
 def _detail(detail: str) -> None:

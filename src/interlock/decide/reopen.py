@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from interlock.decide.outcome import may_retry
-from interlock.decide.schedule import Now
+from interlock.decide.fate import may_retry
+from interlock.decide.now import Now
+from interlock.decide.quota import unpark
 from interlock.decide.values import UnresolvedError
 from interlock.decide.work import base_hash, input_hash, next_round, shared
 from interlock.model import events as ev
+from interlock.model.plan import Prompt
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step, Unit
 from interlock.model.states import AttemptState, Reason, RunState, StepState, UnitState
 
-ASKED_AGAIN: Final = frozenset({"check_unavailable", "probe_unavailable"})
+ASKED_AGAIN: Final = frozenset({"check_unavailable", "judge_unavailable", "probe_unavailable"})
 """Reasons of a blocked step that the next `run` asks again."""
 _REASONS: Final = frozenset(Reason)
 
@@ -54,7 +56,7 @@ def go_on(snap: Snapshot, now: Now) -> list[ev.Event]:
     if snap.run.state is RunState.FAILED:
         failed = [step for step in snap.steps if step.state is StepState.FAILED]
         return reopen(snap, now) if len(retry_left(snap)) == len(failed) else []
-    asked = [event for step in snap.steps for event in _ask_again(step, now)]
+    asked = [*unpark(snap, now), *(event for step in snap.steps for event in _ask_again(step, now))]
     if snap.run.state is RunState.ACTIVE or not asked:
         return asked
     return [_activate(snap, now), *asked]
@@ -63,7 +65,7 @@ def go_on(snap: Snapshot, now: Now) -> list[ev.Event]:
 def _ask_again(step: Step, now: Now) -> list[ev.Event]:
     if step.state is not StepState.BLOCKED or step.reason not in ASKED_AGAIN:
         return []
-    state = StepState.GATING if step.reason == "check_unavailable" else StepState.RUNNING
+    state = StepState.RUNNING if step.reason == "probe_unavailable" else StepState.GATING
     again = [
         ev.UnitMoved(at=now.at, step=step.index, unit=unit.ordinal, state=UnitState.PENDING)
         for unit in step.asked
@@ -101,6 +103,20 @@ def reopen(snap: Snapshot, now: Now) -> list[ev.Event]:
     if snap.run.state is RunState.ACTIVE:
         return events
     return [_activate(snap, now), *events] if events or snap.run.state is not RunState.BLOCKED else []
+
+
+def grant(snap: Snapshot, now: Now, loops: int) -> list[ev.Event]:
+    """Return the events by which rejected steps that can loop get more loops, with the feedback they have."""
+    events: list[ev.Event] = []
+    for step in snap.steps:
+        spec = snap.plan.steps[step.index]
+        if step.state is StepState.BLOCKED and step.reason == "gate_rejected" and isinstance(spec.target, Prompt):
+            events.append(ev.LoopsGranted(at=now.at, step=step.index, more=loops))
+            moved = ev.StepMoved(at=now.at, step=step.index, state=StepState.GATING, round=step.round, loop=step.loop)
+            events.append(moved)
+    if not events or snap.run.state is RunState.ACTIVE:
+        return events
+    return [_activate(snap, now), *events]
 
 
 def _activate(snap: Snapshot, now: Now) -> ev.RunMoved:

@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import msgspec
 
-from interlock.decide.schedule import Now
+from interlock.decide.approval import approve
+from interlock.decide.now import Now
 from interlock.decide.values import schema_errors
 from interlock.model import canon
 from interlock.model import events as ev
@@ -27,6 +28,9 @@ def answer(snap: Snapshot, kind: str, payload: dict[str, Any], now: Now) -> Answ
         return _resolve(snap, payload, now)
     if kind == "raise":
         return Answer(raises(payload, now))
+    if kind in ("approve", "reject"):
+        events, outcome = approve(snap, payload, now, verdict="pass" if kind == "approve" else "reject")
+        return Answer(tuple(events), outcome)
     return Answer((), f"this version does not know the request '{kind}'")
 
 

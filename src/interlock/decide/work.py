@@ -71,7 +71,7 @@ def _unit(spec: PlanStep, base: bytes, seen: dict[str, int], index: int, item: o
     return NewUnit(index, f"{spec.id}:{digest}", index, raw, input_hash(base, raw))
 
 
-def base_hash(plan: Plan, spec: PlanStep, context: Shared) -> bytes:
+def base_hash(plan: Plan, spec: PlanStep, context: Shared, feedback: bytes | None = None) -> bytes:
     """Hash what all units of the step share."""
     shape = {
         "target": msgspec.to_builtins(spec.target),
@@ -81,7 +81,7 @@ def base_hash(plan: Plan, spec: PlanStep, context: Shared) -> bytes:
         "cwd": spec.cwd,
         "commit": plan.project.commit,
         "root": plan.project.root,
-        "feedback": None,
+        "feedback": None if feedback is None else feedback.decode(),
     }
     parts = (canon.dumps(shape), context.params_json, context.inputs_json)
     return hashlib.sha256(b"\0".join(parts)).digest()

@@ -28,6 +28,7 @@ KILL_AFTER_S: Final = 5.0
 _HELD_PIPE_S: Final = 0.1
 _LOOK_S: Final = 0.05
 _GONE_S: Final = 0.02
+_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 _DRAIN_BYTES: Final = 1_048_576
 """More than a pipe holds: what the leader wrote before it ended is read whole."""
 
@@ -94,9 +95,19 @@ class Supervisor:
         sinks: tuple[Sink, Sink],
         log: AttemptLog,
         mark: bytes,
+        *,
+        max_out_bytes: int | None = None,
+        busy_share: float = 0.0,
     ) -> None:
+        """Watch for the job's limits.
+
+        `max_out_bytes` stands in for the job's limit of the result where stdout is more than the result;
+        `busy_share` is how much of one processor the tree must use to count as making progress.
+        """
         self._attempt = attempt
         self._job: Job = attempt.request.job
+        self._max_out_bytes = self._job.max_result_bytes if max_out_bytes is None else max_out_bytes
+        self._busy_ticks_per_s = busy_share * _TICKS_PER_S
         self._popen = popen
         self._out, self._err = sinks
         self._log = log
@@ -111,8 +122,14 @@ class Supervisor:
         self._progress_at = began
         self._look_at = None if self._idle_s is None else began + self._look_every_s(self._idle_s)
         self._cpu_ticks = 0
+        self._looked_at = began
         self._hold_until = 0.0
         self._code: int | None = None
+
+    def leave(self, seconds: float) -> None:
+        """Allow at most this much more time; to be called by the watching thread, from a sink."""
+        at = time.monotonic() + seconds
+        self._deadline = at if self._deadline is None else min(at, self._deadline)
 
     def run(self, poller: select.poll, wake_fd: int, report: Callable[[Report], None]) -> Outcome:
         """Watch until the end; the process is reaped and both pipes are closed afterwards."""
@@ -204,9 +221,8 @@ class Supervisor:
             return
         elif cancel is not None:
             self._end(Ending(None, "cancelled"), cancel.kill_at - now)
-        elif self._out.total > self._job.max_result_bytes + 1:
-            limit = self._job.max_result_bytes
-            self._end(Ending(Reason.OUTPUT_TOO_LARGE, _TOO_LARGE.format(limit)), KILL_AFTER_S)
+        elif self._out.total > self._max_out_bytes + 1:
+            self._end(Ending(Reason.OUTPUT_TOO_LARGE, _TOO_LARGE.format(self._max_out_bytes)), KILL_AFTER_S)
         elif self._deadline is not None and now >= self._deadline:
             self._end(Ending(Reason.TIMEOUT, f"timed out after {self._job.timeout_ms} ms"), KILL_AFTER_S)
         elif self._idle_s is not None and self._look_at is not None and now >= self._look_at:
@@ -220,8 +236,9 @@ class Supervisor:
         """See whether an idle timeout has run out; the next look is due soon enough to notice it in time."""
         now = time.monotonic()
         ticks = self._tree.cpu_ticks()
-        if ticks != self._cpu_ticks:
-            self._cpu_ticks, self._progress_at = ticks, now
+        if abs(ticks - self._cpu_ticks) > self._busy_ticks_per_s * (now - self._looked_at):
+            self._progress_at = now
+        self._cpu_ticks, self._looked_at = ticks, now
         if now >= self._progress_at + idle_s:
             idle_ms = self._job.idle_timeout_ms
             self._end(Ending(Reason.IDLE_TIMEOUT, f"no output and no processor time for {idle_ms} ms"), KILL_AFTER_S)
@@ -301,10 +318,9 @@ class Supervisor:
         if code < 0:
             return Reason.KILLED, f"ended by {_signal_name(-code)}{self._said()}"
         size = self._out.total
-        if size > self._job.max_result_bytes and not (
-            size == self._job.max_result_bytes + 1 and self._out.whole().endswith(b"\n")
-        ):
-            return Reason.OUTPUT_TOO_LARGE, _TOO_LARGE.format(self._job.max_result_bytes)
+        limit = self._max_out_bytes
+        if size > limit and not (size == limit + 1 and self._out.whole().endswith(b"\n")):
+            return Reason.OUTPUT_TOO_LARGE, _TOO_LARGE.format(limit)
         if code == 0:
             return None, ""
         error = f"exit code {code}{self._said()}"

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from interlock.model.events import Process
+from interlock.model.events import Process, Usage
 from interlock.model.outcome import Outcome
 from interlock.model.plan import Target
 
@@ -93,6 +93,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """The whole text to send: prose with context attached, or a correction."""
     session: str | None = None
     """The agent session to continue in; None starts a new one."""
+    session_usage: Usage | None = None
+    """What earlier attempts consumed in that session, for agents that report only its total; None when unknown."""
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):

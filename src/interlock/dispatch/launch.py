@@ -77,7 +77,7 @@ class Launcher:
         except SpawnError as error:
             return attempt.never_began(Reason.SPAWN_FAILED, str(error))
         except OSError as error:
-            return attempt.never_began(*_explain(error))
+            return attempt.never_began(*explain(error))
 
     def _run(self, attempt: Attempt, shared: _Shared, poller: select.poll, wake_fd: int, context: bytes) -> Outcome:
         request = attempt.request
@@ -86,7 +86,7 @@ class Launcher:
             return attempt.never_began(None, "cancelled before it began")
         self._reaper.start()
         env = shared.context.environment(request, context, self._marker)
-        (reading_out, writing_out), (reading_err, writing_err) = _two_pipes()
+        (reading_out, writing_out), (reading_err, writing_err) = two_pipes()
         try:
             attempt.started_at = now_ms()
             popen = self._programs.spawn(shared.argv, request.job.cwd, env, writing_out, writing_err)
@@ -143,7 +143,8 @@ class Launcher:
         self._contexts.remove()
 
 
-def _two_pipes() -> tuple[tuple[int, int], tuple[int, int]]:
+def two_pipes() -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return two pipes, reading end first, or none. Raises OSError."""
     first = os.pipe()
     try:
         return first, os.pipe()
@@ -153,7 +154,8 @@ def _two_pipes() -> tuple[tuple[int, int], tuple[int, int]]:
         raise
 
 
-def _explain(error: OSError) -> tuple[Reason, str]:
+def explain(error: OSError) -> tuple[Reason, str]:
+    """Say what could not be made before a program was started."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return Reason.SPAWN_FAILED, "too many open files; raise `ulimit -n` or lower the concurrency"
     reason = Reason.DISK_FULL if error.errno in _FULL else Reason.DISPATCH_ERROR

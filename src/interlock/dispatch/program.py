@@ -1,6 +1,6 @@
 """From a command's argv to a running process, or to a sentence that says why not.
 
-Guarantees: the child leads a session of its own, reads `/dev/null`, and holds no other open file of ours; a program
+Guarantees: the child leads a session of its own, reads `/dev/null` unless it is given an input, and holds no other open file of ours; a program
 that cannot be started is a `SpawnError` that names the thing and the next step, never an exception of another kind.
 """
 
@@ -38,9 +38,9 @@ class Programs:
             self._null = -1
 
     def spawn(
-        self, argv: tuple[str, ...], cwd: str, env: dict[bytes, bytes], out: int, err: int
+        self, argv: tuple[str, ...], cwd: str, env: dict[bytes, bytes], out: int, err: int, stdin: int | None = None
     ) -> subprocess.Popen[bytes]:
-        """Start the program. Raises SpawnError.
+        """Start the program; the descriptors stay the caller's. Raises SpawnError.
 
         Params and item are left out of the environment, the largest first, while all together are too much for the
         system: they stand in the context file.
@@ -48,7 +48,7 @@ class Programs:
         busy = 0
         while True:
             try:
-                return self._popen(argv, cwd, env, out, err)
+                return self._popen(argv, cwd, env, (self._null if stdin is None else stdin, out, err))
             except ValueError as error:
                 raise SpawnError(f"the command cannot be run: {error}") from error
             except OSError as error:
@@ -64,14 +64,14 @@ class Programs:
                     raise SpawnError(_explain(error, argv, cwd, env)) from error
 
     def _popen(
-        self, argv: tuple[str, ...], cwd: str, env: dict[bytes, bytes], out: int, err: int
+        self, argv: tuple[str, ...], cwd: str, env: dict[bytes, bytes], files: tuple[int, int, int]
     ) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             argv,
             executable=self._locate(argv[0], env.get(b"PATH", b"")),
-            stdin=self._null,
-            stdout=out,
-            stderr=err,
+            stdin=files[0],
+            stdout=files[1],
+            stderr=files[2],
             cwd=cwd,
             env=env,
             start_new_session=True,

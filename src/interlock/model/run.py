@@ -16,7 +16,11 @@ import msgspec
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.plan import Plan
-from interlock.model.states import RUN_ENDED, STEP_ENDED, Reason, RunState, StepState, UnitState
+from interlock.model.states import RUN_ENDED, Reason, RunState, StepState, UnitState
+from interlock.model.unit import Step, Unit, move_unit
+
+_SEEN: Final = 100
+"""Answers of an engine that a reservation looks back on."""
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,97 +39,6 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     expires_ms: int
     expires_boot_ms: int
     released: bool = False
-
-
-class Unit:
-    """One work, gate or probe unit as the loop sees it. See `events.NewUnit` for the fields it was born with."""
-
-    __slots__ = (
-        "asks",
-        "attempt",
-        "dispatch",
-        "error",
-        "feedback",
-        "id",
-        "index",
-        "item",
-        "kind",
-        "loop",
-        "not_before",
-        "ordinal",
-        "reason",
-        "result",
-        "retries",
-        "round",
-        "session",
-        "state",
-        "subject",
-        "verdict",
-    )
-
-    def __init__(self, new: ev.NewUnit, kind: ev.UnitKind, round_: int, loop: int) -> None:
-        self.ordinal = new.ordinal
-        self.id = new.id
-        self.index = new.index
-        self.item = new.item
-        self.subject = new.subject
-        self.kind: ev.UnitKind = kind
-        self.round = round_
-        self.loop = loop
-        self.state = UnitState.PENDING
-        self.attempt = 0
-        self.retries = 0
-        self.not_before = 0
-        self.dispatch: str | None = None
-        self.reason: str | None = None
-        self.error = ""
-        self.result: bytes | None = None
-        self.verdict: ev.Verdict | None = None
-        self.feedback = new.feedback
-        self.session = new.session
-        self.asks = 0
-
-    def waits_until(self, at: int) -> bool:
-        """Tell whether the unit is in backoff until exactly then."""
-        return self.state is UnitState.WAITING and self.not_before == at
-
-
-class Step:
-    """One step as the loop sees it. `work[i]` is the last unit of item i (of a solo step: `work[0]`)."""
-
-    def __init__(self, index: int, step_id: str) -> None:
-        self.index = index
-        self.id = step_id
-        self.state = StepState.PENDING
-        self.reason: str | None = None
-        self.detail = ""
-        self.round = 1
-        self.loop = 1
-        self.artifact: bytes | None = None
-        self.artifact_hash: str | None = None
-        self.route: tuple[str, ...] = ()
-        self.units: list[Unit] = []
-        self.work: list[Unit] = []
-        self.asked: list[Unit] = []
-        """Gate and probe units of the current round and loop."""
-        self.ready: deque[Unit] = deque()
-        self.backoff: list[tuple[int, int]] = []
-        self.running: dict[int, Unit] = {}
-        self.counts: dict[UnitState, int] = dict.fromkeys(UnitState, 0)
-        """Of `work` only."""
-        self.first_failure: Unit | None = None
-
-    @property
-    def ended(self) -> bool:
-        """Tell whether the step can no longer move by itself."""
-        return self.state in STEP_ENDED
-
-    @property
-    def settled(self) -> bool:
-        """Tell whether no work unit can still change without a person or a probe."""
-        counts = self.counts
-        ended = counts[UnitState.COMPLETED] + counts[UnitState.FAILED] + counts[UnitState.NOT_RUN]
-        return ended == len(self.work)
 
 
 class RunInfo(msgspec.Struct, kw_only=True):
@@ -158,6 +71,10 @@ class Snapshot:
         self.noticed: set[str] = set()
         self.parked: dict[str, int | None] = {}
         """Engines without quota, and until when (None: unknown)."""
+        self.reserved_tokens = 0
+        """Held back for prompts in flight."""
+        self.usage_seen: dict[str, list[int]] = {}
+        """Tokens of each engine's latest answers."""
         self.granted: dict[int, int] = {}
         """Loops granted beyond the plan, by step."""
         self.running = 0
@@ -180,7 +97,7 @@ def _step_started(snap: Snapshot, event: ev.StepStarted) -> None:
     step = snap.steps[event.step]
     step.state, step.reason, step.detail = StepState.RUNNING, None, ""
     step.round, step.loop = event.round, event.loop
-    step.asked = []
+    step.asked, step.asking = [], 0
     step.first_failure = None
     if event.step not in snap.open:
         snap.open = sorted([*snap.open, event.step])
@@ -216,15 +133,9 @@ def _units_added(snap: Snapshot, event: ev.UnitsAdded) -> None:
     fresh = [Unit(new, event.kind, event.round, event.loop) for new in event.units]
     step.units.extend(fresh)
     step.asked.extend(fresh)
-    step.ready.extend(fresh)
-
-
-def move_unit(step: Step, unit: Unit, state: UnitState) -> None:
-    """Change a unit's state and the step's counts together."""
-    if unit.kind == "work":
-        step.counts[unit.state] -= 1
-        step.counts[state] += 1
-    unit.state = state
+    if event.kind != "approval":
+        step.ready.extend(fresh)
+        step.asking += len(fresh)
 
 
 def _reserved(snap: Snapshot, event: ev.AttemptReserved) -> None:
@@ -242,6 +153,9 @@ def _reserved(snap: Snapshot, event: ev.AttemptReserved) -> None:
     snap.running += 1
     if unit.kind == "work":
         snap.dispatched += 1
+    if event.reserve_tokens:
+        unit.reserve_tokens = event.reserve_tokens
+        snap.reserved_tokens += event.reserve_tokens
 
 
 def _leave_ready(step: Step, unit: Unit) -> None:
@@ -278,11 +192,23 @@ def _finished(snap: Snapshot, event: ev.AttemptFinished) -> None:
         unit.session = event.answered.session
     move_unit(step, unit, event.unit_state)
     _queue(step, unit, event.not_before)
+    if unit.reserve_tokens:
+        snap.reserved_tokens -= unit.reserve_tokens
+        unit.reserve_tokens = 0
     if event.usage is not None:
-        snap.tokens += (event.usage.input_tokens or 0) + (event.usage.output_tokens or 0)
-        snap.cost_usd += event.usage.cost_usd or 0.0
+        _charge(snap, event.usage, event.engine)
     if event.unit_state is UnitState.FAILED and unit.kind == "work":
         _note_failure(snap, step, unit)
+
+
+def _charge(snap: Snapshot, usage: ev.Usage, engine: str | None) -> None:
+    tokens = (usage.input_tokens or 0) + (usage.output_tokens or 0)
+    snap.tokens += tokens
+    snap.cost_usd += usage.cost_usd or 0.0
+    if engine is not None and not usage.estimated:
+        seen = snap.usage_seen.setdefault(engine, [])
+        seen.append(tokens)
+        del seen[:-_SEEN]
 
 
 def _note_failure(snap: Snapshot, step: Step, unit: Unit) -> None:

@@ -216,8 +216,10 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Committed(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a batch. `lost`: the lease is another's, only finishes were written (those not refused).
+    """What became of a batch.
 
+    `lost`: the lease is another's; only the ends of own attempts were written, those not refused (one that says
+    `lost` ends another driver's attempt).
     `refused` names dispatch ids whose start or finish came too late: the attempt was closed by somebody else.
     """
 

@@ -15,7 +15,7 @@ from interlock.errors import StoreError
 from interlock.model.canon import sha256
 from interlock.model.events import AttemptFinished, Event, StepMoved
 from interlock.model.run import Lease
-from interlock.model.states import RUN_ENDED, RunState, StepState
+from interlock.model.states import RUN_ENDED, AttemptState, RunState, StepState
 from interlock.store import rows
 from interlock.store.artifacts import INLINE_MAX_BYTES, Artifacts
 from interlock.store.base import Committed, NewRun, RequestKind
@@ -153,17 +153,20 @@ class SqliteStore(Reader):
         return Committed(refused=tuple(batch.refused))
 
     def _finishes(self, run_id: str, events: Sequence[Event]) -> Committed:
-        """Write the ends of attempts alone, each on its own; needs no lease. Inside a transaction."""
+        """Write the ends of attempts alone, each on its own; needs no lease. Inside a transaction.
+
+        `lost` is not among them: it is said of another driver's attempt, and only by who holds the lease.
+        """
         seq = self._seq(run_id)
         state = RunState(self._one("run_state", seq)[0])
         batch = Batch(self._db.raw, self._queries, seq, state, careful=True)
-        write(batch, [event for event in events if isinstance(event, AttemptFinished)])
+        write(batch, [event for event in events if _is_own_end(event)])
         return Committed(refused=tuple(batch.refused))
 
     def _rescue(self, run_id: str, events: Sequence[Event]) -> None:
         """Record the ends in a batch that was refused for another event's sake, row by row."""
         for event in events:
-            if isinstance(event, AttemptFinished):
+            if _is_own_end(event):
                 try:
                     with self._db.write():
                         self._finishes(run_id, [event])
@@ -182,7 +185,7 @@ class SqliteStore(Reader):
 
     def spool(self, run_id: str, events: Sequence[Event]) -> None:
         """Keep finishes that could not be committed in an fsynced file for the next driver."""
-        finishes = [event for event in events if isinstance(event, AttemptFinished)]
+        finishes = [event for event in events if isinstance(event, AttemptFinished) and _is_own_end(event)]
         if finishes:
             with translated(self._spool.path(run_id)):
                 self._spool.append(run_id, finishes)
@@ -228,6 +231,10 @@ class SqliteStore(Reader):
         # inside a write transaction, so that no commit names a file between the look and the removal
         with self._db.write():
             return self._artifacts.sweep(row[0] for row in self._all("referenced_artifacts"))
+
+
+def _is_own_end(event: Event) -> bool:
+    return isinstance(event, AttemptFinished) and event.state is not AttemptState.LOST
 
 
 def _birth(new: NewRun) -> str:

@@ -12,9 +12,10 @@ from typing import Any
 import msgspec
 
 from interlock.decide.next import next_actions
+from interlock.decide.now import Now
 from interlock.decide.outcome import finish
 from interlock.decide.reopen import close_lost, go_on
-from interlock.decide.schedule import Now, next_due
+from interlock.decide.schedule import next_due
 from interlock.model import events as ev
 from interlock.model.actions import Dispatch
 from interlock.model.outcome import Outcome

@@ -1,0 +1,220 @@
+"""Runs one agent CLI for one prompt, whichever CLI it is: from the request to the outcome.
+
+Guarantees: the prompt goes in by stdin or a private file, never through a shell; whatever fails before the CLI runs
+is an outcome that says so; a CLI that gave its last event and does not exit within 10 s is ended and has succeeded;
+when the outcome is given nothing that the agent started runs any more, and its private folder is gone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import select
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from interlock.dispatch.agents.asking import ask_of, environment
+from interlock.dispatch.agents.base import Adapter, Answer, Ask, CannotAskError, Launch, Reply
+from interlock.dispatch.agents.events import EventSink
+from interlock.dispatch.agents.notices import notices
+from interlock.dispatch.agents.registry import adapter
+from interlock.dispatch.agents.verdict import conclude
+from interlock.dispatch.attempt import Attempt, Supervisor, now_ms
+from interlock.dispatch.base import EngineSettings, Outcome, Report, Started
+from interlock.dispatch.launch import explain, two_pipes
+from interlock.dispatch.leftovers import end_strays
+from interlock.dispatch.log import RunLog
+from interlock.dispatch.markers import Marker
+from interlock.dispatch.output import TAIL_BYTES, Sink
+from interlock.dispatch.program import Programs, SpawnError
+from interlock.dispatch.reaper import Reaper
+from interlock.dispatch.redact_base import Redactor, ResolvedEnv
+from interlock.model.states import Reason
+
+LINGER_S: Final = 10.0
+BUSY_SHARE: Final = 0.05
+"""A CLI that waits for an answer turns its event loop over; real work uses more of a processor than this."""
+_UNBOUNDED: Final = 1 << 62
+
+
+class _Place(NamedTuple):
+    """Where one prompt is carried out: the thread's poller and what its output is redacted by."""
+
+    attempt: Attempt
+    redactor: Redactor
+    env: dict[bytes, bytes]
+    poller: select.poll
+    wake_fd: int
+    report: Callable[[Report], None]
+
+
+class AgentRunner:
+    """One per driver; each call in the thread that makes it. Safe from any thread."""
+
+    def __init__(
+        self,
+        report: Callable[[Report], None],
+        log: RunLog,
+        scratch: Path,
+        marker: Marker,
+        base: dict[bytes, bytes],
+        reaper: Reaper,
+    ) -> None:
+        self._report = report
+        self._log = log
+        self._marker = marker
+        self._base = base
+        self._reaper = reaper
+        self._folder = scratch / f"agents-{marker.holder}-{marker.term}"
+        self._state = scratch / "agents"
+        self._programs = Programs()
+        self._numbers = itertools.count(1)
+
+    def answer(
+        self,
+        attempt: Attempt,
+        settings: EngineSettings,
+        env: ResolvedEnv,
+        api_key: str | None,
+        poller: select.poll,
+        wake_fd: int,
+    ) -> Outcome:
+        """Carry out one prompt. `env` holds the values the CLI starts with; its redactor knows `api_key` too.
+
+        `poller` is the calling thread's, with `wake_fd` registered; `attempt.cancel` ends the CLI and all it started.
+        """
+        if attempt.cancelled is not None:
+            return attempt.never_began(None, "cancelled before it began")
+        folder = self._folder / str(next(self._numbers))
+        try:
+            folder.mkdir(mode=0o700, parents=True)
+            variables = environment(attempt.request, self._base, env.values, self._marker)
+            place = _Place(attempt, env.redactor, variables, poller, wake_fd, _once(self._report))
+            chosen = adapter(settings.driver)
+            state = self._state / quote(settings.name, safe="")
+            ask = ask_of(attempt.request, settings, api_key, folder, state, chosen, variables)
+            return self._ask(chosen, ask, place)
+        except CannotAskError as error:
+            return attempt.never_began(error.reason, str(error))
+        except SpawnError as error:
+            return attempt.never_began(Reason.SPAWN_FAILED, str(error))
+        except OSError as error:
+            return attempt.never_began(*explain(error))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """Release what is held; no attempt may be under way. Idempotent."""
+        self._programs.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _ask(self, chosen: Adapter, ask: Ask, place: _Place) -> Outcome:
+        end, answer, settled, said = self._once(chosen, ask, place)
+        if answer.session_gone and ask.session is not None and place.attempt.cancelled is None:
+            anew = msgspec.structs.replace(ask, session=None, session_usage=None)
+            end, answer, settled, more = self._once(chosen, anew, place)
+            gone = f"session {ask.session} of engine `{ask.engine}` is gone; a new one was started"
+            said = (*said, *more, gone)
+        answer = msgspec.structs.replace(answer, notices=tuple(dict.fromkeys((*said, *answer.notices))))
+        return conclude(end, answer, settled=settled, max_result_bytes=place.attempt.request.job.max_result_bytes)
+
+    def _once(self, chosen: Adapter, ask: Ask, place: _Place) -> tuple[Outcome, Answer, bool, tuple[str, ...]]:
+        launch = chosen.launch(ask)
+        _write_files(ask, launch)
+        with _Prompt(Path(ask.folder), launch.stdin) as stdin:
+            end, reply, settled = self._supervise(chosen, ask, launch, place, stdin)
+        return end, chosen.read(reply), settled, notices(chosen.card, ask, launch)
+
+    def _supervise(
+        self, chosen: Adapter, ask: Ask, launch: Launch, place: _Place, stdin: int
+    ) -> tuple[Outcome, Reply, bool]:
+        attempt = place.attempt
+        request = attempt.request
+        self._reaper.start()
+        env = place.env | {os.fsencode(name): os.fsencode(value) for name, value in launch.env.items()}
+        (reading_out, writing_out), (reading_err, writing_err) = two_pipes()
+        try:
+            attempt.started_at = attempt.started_at or now_ms()
+            popen = self._programs.spawn(launch.argv, ask.cwd, env, writing_out, writing_err, stdin)
+        except BaseException:
+            os.close(reading_out)
+            os.close(reading_err)
+            raise
+        finally:
+            os.close(writing_out)
+            os.close(writing_err)
+        log = self._log.attempt(request.dispatch, request.job.max_log_bytes)
+        watch = _Watch(chosen)
+        out = EventSink(reading_out, place.redactor, log, watch)
+        err = Sink(reading_err, "err", TAIL_BYTES, place.redactor, log)
+        mark = (self._marker.prefix + request.dispatch).encode()
+        watch.supervisor = Supervisor(
+            attempt, popen, (out, err), log, mark, max_out_bytes=_UNBOUNDED, busy_share=BUSY_SHARE
+        )
+        end = watch.supervisor.run(place.poller, place.wake_fd, place.report)
+        end_strays(self._marker, request.dispatch.__eq__)
+        reply = Reply(ask=ask, out=out.whole(), err=err.tail(), exit_code=end.exit_code, now_ms=end.ended_at)
+        return end, reply, watch.settled
+
+
+class _Watch:
+    """Looks for the last event; once it is there, the CLI has LINGER_S to exit."""
+
+    def __init__(self, chosen: Adapter) -> None:
+        self._chosen = chosen
+        self.supervisor: Supervisor | None = None
+        self.settled = False
+
+    def __call__(self, line: bytes) -> None:
+        if not self.settled and self._chosen.is_terminal(line):
+            self.settled = True
+            if self.supervisor is not None:
+                self.supervisor.leave(LINGER_S)
+
+
+class _Prompt:
+    """The text for stdin, in a file that has lost its name by the time the CLI reads it."""
+
+    def __init__(self, folder: Path, text: bytes) -> None:
+        self._path = folder / "prompt"
+        self._text = text
+        self._fd = -1
+
+    def __enter__(self) -> int:
+        self._path.write_bytes(self._text)
+        self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        self._path.unlink()
+        return self._fd
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+
+def _write_files(ask: Ask, launch: Launch) -> None:
+    for name, content in launch.files.items():
+        (Path(ask.folder) / name).write_bytes(content)
+    for name, content in launch.state_files.items():
+        path = Path(ask.state) / name
+        if not path.is_file() or path.read_bytes() != content:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # another attempt may read it at this moment
+            whole = Path(ask.folder) / "state"
+            whole.write_bytes(content)
+            whole.replace(path)
+
+
+def _once(report: Callable[[Report], None]) -> Callable[[Report], None]:
+    """Report only the first start: an attempt has one process in the journal, its marker finds all others."""
+    seen: list[Report] = []
+
+    def forward(entry: Report) -> None:
+        if not (isinstance(entry, Started) and seen):
+            seen.append(entry)
+            report(entry)
+
+    return forward
