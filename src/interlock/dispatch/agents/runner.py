@@ -7,6 +7,8 @@ when the outcome is given nothing that the agent started runs any more, and its 
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import itertools
 import os
 import select
@@ -39,6 +41,8 @@ from interlock.model.states import Reason
 LINGER_S: Final = 10.0
 BUSY_SHARE: Final = 0.05
 """A CLI that waits for an answer turns its event loop over; real work uses more of a processor than this."""
+_PIPE_BYTES: Final = 1_048_576
+"""What Linux allows everybody."""
 _UNBOUNDED: Final = 1 << 62
 
 
@@ -138,6 +142,7 @@ class AgentRunner:
         self._reaper.start()
         env = place.env | {os.fsencode(name): os.fsencode(value) for name, value in launch.env.items()}
         (reading_out, writing_out), (reading_err, writing_err) = two_pipes()
+        _widen(writing_out)
         try:
             attempt.started_at = attempt.started_at or now_ms()
             popen = self._programs.spawn(launch.argv, ask.cwd, env, writing_out, writing_err, stdin)
@@ -206,6 +211,12 @@ def _write_files(ask: Ask, launch: Launch) -> None:
             whole = Path(ask.folder) / "state"
             whole.write_bytes(content)
             whole.replace(path)
+
+
+def _widen(pipe: int) -> None:
+    """Let the pipe hold more: some CLIs exit without waiting for what they wrote to be read."""
+    with contextlib.suppress(AttributeError, OSError):
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
 def _once(report: Callable[[Report], None]) -> Callable[[Report], None]:
