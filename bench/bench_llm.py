@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import queue
 import statistics
 import subprocess
@@ -48,7 +47,7 @@ def model_server(folder: Path) -> Iterator[str]:
         server.wait()
 
 
-def said(url: str, body: Any = None) -> Any:
+def said(url: str, body: Any = None) -> Any:  # noqa: ANN401 - JSON
     data = None if body is None else json.dumps(body).encode()
     with urllib.request.urlopen(urllib.request.Request(url, data, {"content-type": "application/json"})) as answer:  # noqa: S310 - loopback
         return json.loads(answer.read())

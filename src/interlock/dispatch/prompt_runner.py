@@ -101,15 +101,10 @@ class PromptRunner:
         """Add a thread; say why work cannot be taken if there is none at all."""
         if self._closed:
             return None, "cancelled before it began"
-        try:
-            wake = Wake()
-        except OSError as error:
-            return None if self._threads else (Reason.DISPATCH_ERROR, f"no thread can be had: {error.strerror}")
-        thread = threading.Thread(target=self._work, args=(wake,), name=f"prompt-{len(self._threads)}", daemon=True)
+        thread = threading.Thread(target=self._work, name=f"prompt-{len(self._threads)}", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:
-            wake.close()
             return None if self._threads else (Reason.DISPATCH_ERROR, f"no thread can be had: {error}")
         self._threads.append(thread)
         return None
@@ -137,19 +132,15 @@ class PromptRunner:
         self._agents.close()
         self._limiter.close()
 
-    def _work(self, wake: Wake) -> None:
+    def _work(self) -> None:
         """Carry out attempts until told to stop: one thread's life."""
-        poller = select.poll()
-        poller.register(wake.fd, select.POLLIN)
-        try:
+        with contextlib.closing(_Desk()) as desk:
             while (attempt := self._queue.get()) is not None:
-                outcome = self._guarded(attempt, poller, wake)
+                outcome = self._guarded(attempt, desk)
                 with self._lock:
                     self._in_threads -= 1
                 if outcome is not None:
                     self._end(attempt, outcome)
-        finally:
-            wake.close()
 
     def _end(self, attempt: Attempt, outcome: Outcome) -> None:
         with self._lock:
@@ -157,9 +148,9 @@ class PromptRunner:
             self._attempts.pop(attempt.request.dispatch, None)
         self._report(outcome)
 
-    def _guarded(self, attempt: Attempt, poller: select.poll, wake: Wake) -> Outcome | None:
+    def _guarded(self, attempt: Attempt, desk: _Desk) -> Outcome | None:
         try:
-            return self._carry_out(attempt, poller, wake)
+            return self._carry_out(attempt, desk)
         except EnvUnresolvedError as error:
             return attempt.never_began(Reason.ENV_UNRESOLVED, error.message)
         except InterlockError as error:
@@ -167,7 +158,7 @@ class PromptRunner:
         except Exception as error:  # noqa: BLE001 - a fault of ours must end as an outcome, or the run would wait for ever
             return _our_fault(attempt, error)
 
-    def _carry_out(self, attempt: Attempt, poller: select.poll, wake: Wake) -> Outcome | None:
+    def _carry_out(self, attempt: Attempt, desk: _Desk) -> Outcome | None:
         """Carry out one prompt; None when the end is told later, by a call's own thread."""
         job = attempt.request.job
         if job.call is None or attempt.cancelled is not None:
@@ -183,8 +174,9 @@ class PromptRunner:
         if settings.kind == "llm":
             self._call(attempt, settings, keyed, (limit, place))
             return None
-        attempt.wake = wake
         try:
+            poller, wake = desk.poller()
+            attempt.wake = wake
             outcome = self._agents.answer(attempt, settings, keyed.env, keyed.key, poller, wake.fd)
         except BaseException:
             limit.give_back(place)
@@ -209,6 +201,26 @@ class PromptRunner:
             self._audited.add(job.key)
         if not said:
             self._report(EnvAudit(step=job.step, names=env.names, warnings=env.warnings))
+
+
+class _Desk:
+    """What a thread needs to watch agents; had only once it does, since it takes two open files."""
+
+    def __init__(self) -> None:
+        self._has: tuple[select.poll, Wake] | None = None
+
+    def poller(self) -> tuple[select.poll, Wake]:
+        """Return a poller and what wakes it. Raises OSError."""
+        if self._has is None:
+            poller, wake = select.poll(), Wake()
+            poller.register(wake.fd, select.POLLIN)
+            self._has = poller, wake
+        return self._has
+
+    def close(self) -> None:
+        """Release the files."""
+        if self._has is not None:
+            self._has[1].close()
 
 
 def _given_back(limit: EngineLimit, place: Place, outcome: Outcome) -> Outcome:
