@@ -1,4 +1,4 @@
-"""Runs prompts: one thread an attempt, taken from those that are idle.
+"""Runs prompts: one thread an attempt, taken from those that are idle; a call of an API needs it only to begin.
 
 What an attempt goes through: the engine's settings, environment and key, a place in the engine's limit, the engine.
 Guarantees: `start` and `cancel` never block and never raise for one attempt; every started request gets exactly one
@@ -22,7 +22,7 @@ import msgspec
 from interlock.dispatch.attempt import Attempt, now_ms
 from interlock.dispatch.base import EngineSettings, EnvAudit, Job, Outcome, Report, Request
 from interlock.dispatch.limiter import EngineLimit, Limiter, Place, Waiting, limits_folder
-from interlock.dispatch.llm import LlmEngines
+from interlock.dispatch.llm import Ending, LlmEngines
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.process import Wake
 from interlock.dispatch.prompt_env import Keyed, with_key
@@ -80,6 +80,7 @@ class PromptRunner:
         self._queue: queue.SimpleQueue[Attempt | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._attempts: dict[str, Attempt] = {}
+        self._in_threads = 0
         self._threads: list[threading.Thread] = []
         self._audited: set[str] = set()
         self._closed = False
@@ -88,8 +89,9 @@ class PromptRunner:
         """Begin the attempt; its reports follow."""
         attempt = Attempt(request)
         with self._lock:
-            refused = self._refusal() if len(self._attempts) >= len(self._threads) or self._closed else None
+            refused = self._refusal() if self._in_threads >= len(self._threads) or self._closed else None
             if refused is None:
+                self._in_threads += 1
                 self._attempts[request.dispatch] = attempt
                 self._queue.put(attempt)
         if refused is not None:
@@ -99,15 +101,10 @@ class PromptRunner:
         """Add a thread; say why work cannot be taken if there is none at all."""
         if self._closed:
             return None, "cancelled before it began"
-        try:
-            wake = Wake()
-        except OSError as error:
-            return None if self._threads else (Reason.DISPATCH_ERROR, f"no thread can be had: {error.strerror}")
-        thread = threading.Thread(target=self._work, args=(wake,), name=f"prompt-{len(self._threads)}", daemon=True)
+        thread = threading.Thread(target=self._work, name=f"prompt-{len(self._threads)}", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:
-            wake.close()
             return None if self._threads else (Reason.DISPATCH_ERROR, f"no thread can be had: {error}")
         self._threads.append(thread)
         return None
@@ -135,32 +132,34 @@ class PromptRunner:
         self._agents.close()
         self._limiter.close()
 
-    def _work(self, wake: Wake) -> None:
+    def _work(self) -> None:
         """Carry out attempts until told to stop: one thread's life."""
-        poller = select.poll()
-        poller.register(wake.fd, select.POLLIN)
-        try:
+        with contextlib.closing(_Desk()) as desk:
             while (attempt := self._queue.get()) is not None:
-                outcome = self._guarded(attempt, poller, wake)
+                outcome = self._guarded(attempt, desk)
                 with self._lock:
-                    attempt.wake = None
-                    self._attempts.pop(attempt.request.dispatch, None)
-                self._report(outcome)
-        finally:
-            wake.close()
+                    self._in_threads -= 1
+                if outcome is not None:
+                    self._end(attempt, outcome)
 
-    def _guarded(self, attempt: Attempt, poller: select.poll, wake: Wake) -> Outcome:
+    def _end(self, attempt: Attempt, outcome: Outcome) -> None:
+        with self._lock:
+            attempt.wake = None
+            self._attempts.pop(attempt.request.dispatch, None)
+        self._report(outcome)
+
+    def _guarded(self, attempt: Attempt, desk: _Desk) -> Outcome | None:
         try:
-            return self._carry_out(attempt, poller, wake)
+            return self._carry_out(attempt, desk)
         except EnvUnresolvedError as error:
             return attempt.never_began(Reason.ENV_UNRESOLVED, error.message)
         except InterlockError as error:
             return attempt.never_began(Reason.DISPATCH_ERROR, _told(error))
         except Exception as error:  # noqa: BLE001 - a fault of ours must end as an outcome, or the run would wait for ever
-            text = f"interlock failed to carry out the prompt: {type(error).__name__}: {error}"
-            return attempt.never_began(Reason.DISPATCH_ERROR, text, answered=attempt.started_at == 0)
+            return _our_fault(attempt, error)
 
-    def _carry_out(self, attempt: Attempt, poller: select.poll, wake: Wake) -> Outcome:
+    def _carry_out(self, attempt: Attempt, desk: _Desk) -> Outcome | None:
+        """Carry out one prompt; None when the end is told later, by a call's own thread."""
         job = attempt.request.job
         if job.call is None or attempt.cancelled is not None:
             return attempt.never_began(None, "cancelled before it began")
@@ -171,25 +170,28 @@ class PromptRunner:
         place = _take(limit, attempt)
         if place is None:
             return attempt.never_began(None, "cancelled while it waited for its engine")
-        outcome: Outcome | None = None
-        try:
-            outcome = self._answered(attempt, settings, keyed, poller, wake)
-        finally:
-            reason = Reason.DISPATCH_ERROR if outcome is None else outcome.reason
-            limit.give_back(place, overloaded=reason in _TOO_MUCH, answered=reason is None)
-        if limit.notice:
-            outcome = msgspec.structs.replace(outcome, notices=(*outcome.notices, limit.notice))
-        return outcome
-
-    def _answered(
-        self, attempt: Attempt, settings: EngineSettings, keyed: Keyed, poller: select.poll, wake: Wake
-    ) -> Outcome:
         attempt.started_at = now_ms()
-        if settings.kind == "agent":
+        if settings.kind == "llm":
+            self._call(attempt, settings, keyed, (limit, place))
+            return None
+        try:
+            poller, wake = desk.poller()
             attempt.wake = wake
-            return self._agents.answer(attempt, settings, keyed.env, keyed.key, poller, wake.fd)
-        ending = self._llm.answer(attempt, settings, keyed.key)
-        return outcome_of(attempt, ending, keyed.env.redactor, self._log)
+            outcome = self._agents.answer(attempt, settings, keyed.env, keyed.key, poller, wake.fd)
+        except BaseException:
+            limit.give_back(place)
+            raise
+        return _given_back(limit, place, outcome)
+
+    def _call(self, attempt: Attempt, settings: EngineSettings, keyed: Keyed, taken: tuple[EngineLimit, Place]) -> None:
+        def done(ending: Ending) -> None:
+            try:
+                outcome = outcome_of(attempt, ending, keyed.env.redactor, self._log)
+            except Exception as error:  # noqa: BLE001 - as in _guarded
+                outcome = _our_fault(attempt, error)
+            self._end(attempt, _given_back(*taken, outcome))
+
+        self._llm.begin(attempt, settings, keyed.key, done)
 
     def _audit(self, job: Job, env: ResolvedEnv) -> None:
         if not env.names and not env.warnings:
@@ -199,6 +201,38 @@ class PromptRunner:
             self._audited.add(job.key)
         if not said:
             self._report(EnvAudit(step=job.step, names=env.names, warnings=env.warnings))
+
+
+class _Desk:
+    """What a thread needs to watch agents; had only once it does, since it takes two open files."""
+
+    def __init__(self) -> None:
+        self._has: tuple[select.poll, Wake] | None = None
+
+    def poller(self) -> tuple[select.poll, Wake]:
+        """Return a poller and what wakes it. Raises OSError."""
+        if self._has is None:
+            poller, wake = select.poll(), Wake()
+            poller.register(wake.fd, select.POLLIN)
+            self._has = poller, wake
+        return self._has
+
+    def close(self) -> None:
+        """Release the files."""
+        if self._has is not None:
+            self._has[1].close()
+
+
+def _given_back(limit: EngineLimit, place: Place, outcome: Outcome) -> Outcome:
+    limit.give_back(place, overloaded=outcome.reason in _TOO_MUCH, answered=outcome.reason is None)
+    if not limit.notice:
+        return outcome
+    return msgspec.structs.replace(outcome, notices=(*outcome.notices, limit.notice))
+
+
+def _our_fault(attempt: Attempt, error: Exception) -> Outcome:
+    text = f"interlock failed to carry out the prompt: {type(error).__name__}: {error}"
+    return attempt.never_began(Reason.DISPATCH_ERROR, text, answered=attempt.started_at == 0)
 
 
 def _told(error: InterlockError) -> str:

@@ -33,7 +33,12 @@ class AnthropicApi:
         self._sdk = anthropic
         # address and key are given, so that neither is taken from variables that the configuration does not name
         self._client = anthropic.AsyncAnthropic(
-            base_url=base_url or OFFICIAL, api_key=key or "none", max_retries=0, http_client=http_client()
+            base_url=base_url or OFFICIAL,
+            api_key=key or "none",
+            # the SDK sends a bearer token; compatible endpoints may know the key by its older header only
+            default_headers={"X-Api-Key": key} if key and base_url else None,
+            max_retries=0,
+            http_client=http_client(),
         )
 
     async def complete(self, ask: Ask, progress: Callable[[], None]) -> Reply:
@@ -67,7 +72,8 @@ def _body(ask: Ask) -> dict[str, Any]:
     }
     extra = dict(ask.extra)
     if ask.temperature is not None:
-        body["temperature"] = ask.temperature
+        # the SDK names it no longer, since its newest models refuse it; the API and others' endpoints still know it
+        extra.setdefault("temperature", ask.temperature)
     if ask.schema is not None:
         body["output_config"] = {"format": {"type": "json_schema", "schema": ask.schema}}
         if isinstance(given := extra.pop("output_config", None), dict):

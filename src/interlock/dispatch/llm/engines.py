@@ -2,7 +2,7 @@
 
 Streaming is for steps with an `idle_timeout` alone: only then does it matter when the parts arrive. Without one the
 answer is asked for whole, which every compatible endpoint can, which costs half the processor time, and whose
-length tells a cut answer from a short one. Guarantee: `answer` never raises; every way it can go is an Ending.
+length tells a cut answer from a short one. Guarantee: every call that was begun ends in one Ending.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from interlock.dispatch.base import EngineCall, EngineSettings, Request
 from interlock.dispatch.llm.base import Api, Ask, BadReplyError, Failure, Reply, Trouble, TroubleError
 from interlock.dispatch.llm.failures import failure_in, failure_of, refuses_schema
 from interlock.dispatch.llm.loop import Loop
-from interlock.dispatch.llm.prices import cost_usd
-from interlock.dispatch.llm.transport import of_transport
+from interlock.dispatch.llm.prices import cost_usd, load_prices
+from interlock.dispatch.llm.transport import IN_FLIGHT, of_transport
 from interlock.dispatch.schema_prompt import with_schema
 from interlock.model.states import Reason
 
@@ -46,40 +46,67 @@ class Ending(NamedTuple):
     notices: tuple[str, ...] = ()
 
 
+class _Lane:
+    """One client of an endpoint on an event loop of its own, and how many calls it has under way.
+
+    Several loops rather than one: while one of them waits for the interpreter or the kernel the others go on, which
+    on a busy machine is worth half of the rate at 64 calls.
+    """
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.loop = Loop()
+        self.in_flight = 0
+
+
 class LlmEngines:
     """The APIs that a run uses. Safe from any thread."""
 
     def __init__(self) -> None:
-        self._loop = Loop()
         self._lock = threading.Lock()
-        self._apis: dict[tuple[str, str | None, str | None], Api] = {}
+        self._lanes: dict[tuple[str, str | None, str | None], list[_Lane]] = {}
         self._unenforced: set[tuple[str, str | None, str]] = set()
         """Engine, model and schema, where the endpoint has refused to enforce it."""
 
-    def answer(self, attempt: Attempt, settings: EngineSettings, key: str | None) -> Ending:
-        """Ask, and wait for the end."""
+    def begin(
+        self, attempt: Attempt, settings: EngineSettings, key: str | None, done: Callable[[Ending], None]
+    ) -> None:
+        """Ask; `done` is called once, from another thread or from this one, and must not raise."""
         call = attempt.request.job.call
         if call is None or call.model is None:
-            return _failed(
-                Reason.DISPATCH_ERROR, f"engine `{settings.name}` has no model; set `model` there or on the step"
-            )
+            text = f"engine `{settings.name}` has no model; set `model` there or on the step"
+            done(_failed(Reason.DISPATCH_ERROR, text))
+            return
         try:
-            api = self._api(settings, key)
+            lane = self._lane(settings, key)
         except ImportError as error:
             text = f"engine `{settings.name}` needs `{error.name}`; install it with: pip install 'interlock[llm]'"
-            return _failed(Reason.SPAWN_FAILED, text)
-        ending = self._loop.call(lambda: self._carried(api, attempt, settings, call), lambda end: _arm(attempt, end))
-        if ending.reply is None:
-            return ending
-        return ending._replace(cost_usd=cost_usd(settings.driver, settings.base_url, call.model, ending.reply))
+            done(_failed(Reason.SPAWN_FAILED, text))
+            return
 
-    def _api(self, settings: EngineSettings, key: str | None) -> Api:
+        async def work() -> None:
+            ending = await self._carried(lane.api, attempt, settings, call)
+            with self._lock:
+                lane.in_flight -= 1
+            if ending.reply is not None:
+                cost = cost_usd(settings.driver, settings.base_url, call.model or "", ending.reply)
+                ending = ending._replace(cost_usd=cost)
+            done(ending)
+
+        attempt.wake = lane.loop.begin(work)
+        if attempt.cancelled is not None:
+            attempt.wake()
+
+    def _lane(self, settings: EngineSettings, key: str | None) -> _Lane:
+        """Choose the client with the fewest calls under way; open another when all have enough."""
         with self._lock:
-            at = (settings.driver, settings.base_url, key)
-            api = self._apis.get(at)
-            if api is None:
-                api = self._apis[at] = _open(settings, key)
-            return api
+            lanes = self._lanes.setdefault((settings.driver, settings.base_url, key), [])
+            lane = min(lanes, key=lambda one: one.in_flight, default=None)
+            if lane is None or lane.in_flight >= IN_FLIGHT:
+                lane = _Lane(_open(settings, key))
+                lanes.append(lane)
+            lane.in_flight += 1
+            return lane
 
     async def _carried(self, api: Api, attempt: Attempt, settings: EngineSettings, call: EngineCall) -> Ending:
         if attempt.cancelled is not None:
@@ -108,23 +135,14 @@ class LlmEngines:
         return ending._replace(notices=(notice,))
 
     def close(self) -> None:
-        """Close all connections and the loop. Idempotent."""
-        self._loop.close(self._close_apis)
-
-    async def _close_apis(self) -> None:
-        for api in self._apis.values():
-            await api.close()
-        self._apis.clear()
-
-
-def _arm(attempt: Attempt, end: Callable[[], None]) -> None:
-    attempt.wake = end
-    if attempt.cancelled is not None:
-        end()
+        """End all calls, close all connections and loops. Idempotent."""
+        for lane in [lane for lanes in self._lanes.values() for lane in lanes]:
+            lane.loop.close(lane.api.close)
 
 
 def _open(settings: EngineSettings, key: str | None) -> Api:
     module, _, name = _APIS[settings.driver].partition(":")
+    load_prices()
     made: Api = getattr(importlib.import_module(module), name)(settings.base_url, key)
     return made
 

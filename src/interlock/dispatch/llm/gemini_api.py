@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from interlock.dispatch.llm.base import Ask, BadReplyError, Finish, Reply, Trouble
 from interlock.dispatch.llm.retry_after import wait_ms
-from interlock.dispatch.llm.transport import http_client
+from interlock.dispatch.llm.transport import http_client, sync_client
 from interlock.model.events import Usage
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class GeminiApi:
 
         self._errors = errors
         self._types = types
-        self._http = http_client()
+        self._http, self._unused = http_client(), sync_client()
         # address, key and kind are given, so that none is taken from variables that the configuration does not name
         self._client = genai.Client(
             vertexai=False,
@@ -46,6 +46,8 @@ class GeminiApi:
             http_options=types.HttpOptions(
                 base_url=base_url or OFFICIAL,
                 httpx_async_client=self._http,
+                # the SDK would make one of its own, at the price of reading all certificates again
+                httpx_client=self._unused,
                 retry_options=types.HttpRetryOptions(attempts=1),
             ),
         )
@@ -93,6 +95,7 @@ class GeminiApi:
         """Close the connections."""
         await self._client.aio.aclose()
         self._client.close()
+        self._unused.close()
         await self._http.aclose()
 
 

@@ -1,8 +1,8 @@
-"""The one event loop of a run's model calls, in a thread of its own; started by the first call.
+"""An event loop for model calls, in a thread of its own; started by the first call.
 
 Why a loop below synchronous code: only there can a call be ended at once and by the clock of its whole duration.
 A blocked read of the SDKs' synchronous clients can neither be cancelled nor bounded but from byte to byte.
-Guarantees: `call` returns when the work has really ended; after `close` no task, thread or connection is left.
+Guarantees: work that was begun always ends; after `close` no task, thread or connection is left.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-T = TypeVar("T")
 _JOIN_S: Final = 10.0
+
+Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Loop:
@@ -24,17 +25,17 @@ class Loop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
-    def call(self, work: Callable[[], Coroutine[Any, Any, T]], on_begin: Callable[[Callable[[], None]], None]) -> T:
-        """Run `work()` to its end. `on_begin` gets a function that cancels it, to be called from any thread."""
+    def begin(self, work: Work) -> Callable[[], None]:
+        """Start `work()`, which must not raise; return a function that cancels it, to be called from any thread."""
         loop = self._running()
-        task: asyncio.Task[Any] | None = None
+        task: asyncio.Task[None] | None = None
 
-        async def carried() -> T:
+        def start() -> None:
             nonlocal task
-            task = asyncio.current_task()
-            return await work()
+            task = loop.create_task(work())
 
         def cancel() -> None:
+            # a second cancel would break off the tidying up that follows the first
             if task is not None and not task.done() and not task.cancelling():
                 task.cancel()
 
@@ -42,9 +43,8 @@ class Loop:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(cancel)
 
-        future = asyncio.run_coroutine_threadsafe(carried(), loop)
-        on_begin(from_outside)
-        return future.result()
+        loop.call_soon_threadsafe(start)
+        return from_outside
 
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -54,8 +54,8 @@ class Loop:
                 self._thread.start()
             return self._loop
 
-    def close(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run `last()` and end; nothing when no call was ever made. Idempotent."""
+    def close(self, last: Work) -> None:
+        """End what is under way, run `last()` and stop; nothing when no call was ever made. Idempotent."""
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None
@@ -70,7 +70,7 @@ class Loop:
                 loop.close()
 
 
-async def _wind_up(last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+async def _wind_up(last: Work) -> None:
     others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     for task in others:
         task.cancel()

@@ -5,6 +5,7 @@ Told by the module that an error's class comes from, so that none of the transpo
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -12,7 +13,8 @@ from interlock.dispatch.llm.base import Trouble
 
 CONNECT_S: Final = 20.0
 """How long a connection may take to come about; the answer's own time is the unit's timeout."""
-MAX_CONNECTIONS: Final = 256
+IN_FLIGHT: Final = 8
+"""Calls at a time for one client: its pool looks at every idle connection for every call, which adds up."""
 _TRANSPORTS: Final = frozenset({"httpx", "httpx2", "httpcore", "httpcore2", "anyio", "h11", "ssl", "socket"})
 _NOT_SENT: Final = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "ProxyError"})
 
@@ -41,10 +43,27 @@ def of_transport(error: BaseException) -> Trouble | None:
 
 
 def http_client() -> Any:  # noqa: ANN401 - a class of an extra that may be absent
-    """Return a client of the transport that all three SDKs share, made for many calls at a time and no timeout."""
+    """Return a client of the transport that all three SDKs share, without a timeout but for connecting."""
     import httpx2  # noqa: PLC0415 - comes with the extra, and is slow to load
 
-    limits = httpx2.Limits(max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_CONNECTIONS)
     return httpx2.AsyncClient(
-        limits=limits, timeout=httpx2.Timeout(None, connect=CONNECT_S), follow_redirects=True, http2=False
+        verify=_trust(),
+        timeout=httpx2.Timeout(None, connect=CONNECT_S),
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=IN_FLIGHT),
+        follow_redirects=True,
     )
+
+
+def sync_client() -> Any:  # noqa: ANN401 - as above
+    """Return a client for an SDK that wants one, though nobody calls through it."""
+    import httpx2  # noqa: PLC0415 - as above
+
+    return httpx2.Client(verify=_trust())
+
+
+@functools.cache
+def _trust() -> Any:  # noqa: ANN401 - as above
+    """The certificates that are trusted; reading them takes longer than all else that a client is made of."""
+    import httpx2  # noqa: PLC0415 - as above
+
+    return httpx2.create_ssl_context()
