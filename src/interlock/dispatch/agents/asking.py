@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from interlock.dispatch.agents.base import Adapter, Ask
+from interlock.dispatch.agents.live import LiveAdapter
 from interlock.dispatch.base import EngineCall, EngineSettings, Job, Request
 from interlock.dispatch.markers import VARIABLE, Marker
 from interlock.dispatch.schema_prompt import with_schema
@@ -21,7 +22,7 @@ def ask_of(
     api_key: str | None,
     folder: Path,
     state: Path,
-    chosen: Adapter,
+    chosen: Adapter | LiveAdapter,
     env: dict[bytes, bytes],
 ) -> Ask:
     """Return what the adapter is asked; the schema goes into the prompt where the CLI cannot enforce one."""

@@ -88,3 +88,19 @@ def usage_of(steps: Sequence[Any]) -> Usage | None:
 
 def _sum(steps: Sequence[Any], *paths: tuple[str, ...]) -> int | None:
     return total(*(count_at(step, "tokens", *path) for step in steps for path in paths))
+
+
+def text_of(reply: Any) -> str:  # noqa: ANN401 - any JSON value
+    """Return what a message says."""
+    parts = dig(reply, "parts")
+    texts = (
+        [text_at(part, "text") for part in parts if text_at(part, "type") == "text"] if isinstance(parts, list) else []
+    )
+    return "".join(texts)
+
+
+def refused_tools(reply: Any) -> list[str]:  # noqa: ANN401 - any JSON value
+    """Return the tools that a message asked for and was refused."""
+    parts = dig(reply, "parts")
+    tools = [part for part in parts if text_at(part, "type") == "tool"] if isinstance(parts, list) else []
+    return [text_at(part, "tool") for part in tools if is_refusal(text_at(part, "state", "error"))]

@@ -1,0 +1,186 @@
+"""One prompt's way through `opencode serve`, from sending to the answer.
+
+Guarantees: a failing call is seen at its first repetition and ended, so the engine's own retries are the only ones;
+a permission that opencode asks for is answered at once; an ended prompt is aborted, and a server that does not obey
+is killed; a prompt that an earlier driver sent is found again and not paid for twice.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any, Final
+
+import msgspec
+
+from interlock.dispatch.agents.base import Answer
+from interlock.dispatch.agents.faults import fault_of
+from interlock.dispatch.agents.helpers import Helper
+from interlock.dispatch.agents.jsonl import dig, text_at
+from interlock.dispatch.agents.live import Said, Talk
+from interlock.dispatch.agents.opencode_http import CallError, Server
+from interlock.dispatch.agents.opencode_prompt import Prompt, State, find, open_session, send
+from interlock.dispatch.agents.opencode_server import SERVER, USED
+from interlock.dispatch.agents.opencode_words import error_answer, finish_answer, refused_tools, text_of, usage_of
+from interlock.dispatch.agents.watch import EndedError
+from interlock.dispatch.attempt import now_ms
+from interlock.model.states import Reason
+
+AUTO: Final = "--auto"
+"""In the engine's `args`: allow what opencode would ask for."""
+_POLL_S: Final = 0.25
+_GONE_S: Final = 0.05
+_PATIENCE: Final = 5
+"""Calls in a row that may go unanswered before the server counts as lost."""
+_STATUS: Final = re.compile(r"\b(429|5\d\d)\b")
+
+
+class Conversation:
+    """One prompt's way from sending to the answer."""
+
+    def __init__(self, helper: Helper, talk: Talk) -> None:
+        self._helper = helper
+        self._talk = talk
+        self._server: Server = helper.notes[SERVER]
+        self._prompt: Prompt | None = None
+        self._seen: bytes = b""
+        self._denied: list[str] = []
+        self._notices: list[str] = []
+        self._failures = 0
+
+    def run(self) -> Said:
+        """Send, or find again, and follow."""
+        try:
+            answer = self._answer()
+        except EndedError as ended:
+            self._abort()
+            return Said(self._known(None), self._helper.process, ended.ending)
+        except CallError as error:
+            return Said(self._lost(error), self._helper.process)
+        return Said(answer, self._helper.process)
+
+    def _answer(self) -> Answer:
+        talk, used = self._talk, self._helper.notes[USED]
+        found = find(self._server, talk.key, talk.ask, frozenset(used))
+        if found is not None:
+            self._prompt = found[0]
+            self._notices.append(f"engine `{talk.ask.engine}`: a prompt sent earlier was found again, not sent anew")
+        else:
+            session, kept = open_session(self._server, talk.key, talk.ask)
+            if talk.ask.session is not None and not kept:
+                self._notices.append(
+                    f"session {talk.ask.session} of engine `{talk.ask.engine}` is gone; a new one was started"
+                )
+            self._prompt = send(self._server, session, talk.key, talk.ask)
+        used.add(self._prompt.message)
+        return self._follow(self._prompt)
+
+    def _follow(self, prompt: Prompt) -> Answer:
+        while True:
+            state = self._ask_state(prompt)
+            if state is not None:
+                self._note(state)
+                if text_at(state.status, "type") == "retry":
+                    return self._refuse_retry(prompt, state)
+                if state.ended:
+                    return self._read(state)
+                self._permit(prompt)
+            self._talk.watch.wait(_POLL_S)
+
+    def _ask_state(self, prompt: Prompt) -> State | None:
+        """Return the state; None for once when the server does not answer. Raises CallError when it is lost."""
+        try:
+            state = prompt.state(self._server)
+        except CallError:
+            self._failures += 1
+            if self._failures >= _PATIENCE or not self._helper.alive():
+                raise
+            return None
+        self._failures = 0
+        return state
+
+    def _note(self, state: State) -> None:
+        """Log what is new; that it is new is progress."""
+        said = msgspec.json.encode([state.status, state.replies])
+        if said != self._seen:
+            self._seen = said
+            self._talk.heard(said)
+
+    def _refuse_retry(self, prompt: Prompt, state: State) -> Answer:
+        """End a call that opencode would repeat without end, and give its wait as the time to wait."""
+        prompt.abort(self._server)
+        message = text_at(state.status, "message") or "the call failed"
+        found = _STATUS.search(message)
+        fault = fault_of(message, now_ms(), int(found[1]) if found else None)
+        wait_ms = dig(state.status, "next")
+        after = max(0, int(wait_ms) - now_ms()) if isinstance(wait_ms, int | float) else None
+        return msgspec.structs.replace(
+            self._known(state),
+            reason=fault.reason if fault else Reason.LLM_OVERLOADED,
+            error=message,
+            retry_after_ms=(fault.retry_after_ms if fault else None) or after,
+            quota_until=fault.quota_until if fault else None,
+        )
+
+    def _read(self, state: State) -> Answer:
+        known, last = self._known(state), state.replies[-1]
+        error = dig(last, "info", "error")
+        if error:
+            return error_answer(known, error, now_ms())
+        return finish_answer(known, text_at(last, "info", "finish"), text_of(last))
+
+    def _known(self, state: State | None) -> Answer:
+        replies = [] if state is None else state.replies
+        infos = [info for reply in replies if isinstance(info := dig(reply, "info"), dict)]
+        return Answer(
+            session=None if self._prompt is None else self._prompt.session,
+            model=next((text_at(info, "modelID") for info in reversed(infos)), None),
+            usage=usage_of(infos),
+            denied=(*self._denied, *(name for reply in replies for name in refused_tools(reply))),
+            notices=tuple(self._notices),
+        )
+
+    def _permit(self, prompt: Prompt) -> None:
+        """Answer what the session asks: all is allowed with `--auto`, else what asks is refused."""
+        allow = AUTO in self._talk.ask.args
+        for request in _of_session(self._server.get("/permission"), prompt.session):
+            if not allow:
+                self._denied.append(text_at(request, "permission") or "a tool")
+            reply = {"reply": "once" if allow else "reject"}
+            self._server.post(f"/permission/{text_at(request, 'id')}/reply", reply)
+        for request in _of_session(self._server.get("/question"), prompt.session):
+            self._denied.append("question")
+            self._server.post(f"/question/{text_at(request, 'id')}/reject")
+
+    def _abort(self) -> None:
+        """Stop the prompt; a server that does not stop it in time is killed."""
+        until = time.monotonic() + self._talk.watch.grace_s()
+        prompt = self._prompt
+        if prompt is None:
+            return
+        try:
+            prompt.abort(self._server)
+            while prompt.state(self._server).busy:
+                if time.monotonic() >= until:
+                    self._talk.helpers.end(self._helper)
+                    return
+                time.sleep(_GONE_S)
+        except CallError:
+            self._talk.helpers.end(self._helper)
+
+    def _lost(self, error: CallError) -> Answer:
+        alive = self._helper.alive()
+        said = "" if alive else self._helper.tail()
+        if not alive:
+            self._talk.helpers.end(self._helper)
+        text = f"`opencode serve` {'failed' if alive else 'ended in the middle'}: {error}"
+        return msgspec.structs.replace(
+            self._known(None),
+            reason=Reason.LLM_BAD_RESPONSE if alive else Reason.KILLED,
+            error=f"{text}: {said}" if said else text,
+            acted=self._prompt is not None,
+        )
+
+
+def _of_session(found: Any, session: str) -> list[Any]:  # noqa: ANN401 - any JSON value
+    return [one for one in found if text_at(one, "sessionID") == session] if isinstance(found, list) else []
