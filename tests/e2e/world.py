@@ -18,9 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from tests.e2e.agents import KEY, KEY_VALUE, ROOT, Agent, programs
+from tests.e2e.agents import KEY, KEY_VALUE, Agent, programs
 from tests.modelserver.fakellm import FakeLLM
 
+import interlock
+
+PROGRAM = "from interlock.cli.entry import main; raise SystemExit(main())"
 MARK = "INTERLOCK_E2E_WORLD"
 RUN_TIMEOUT_S = 110
 WAIT_S = 60
@@ -39,7 +42,7 @@ class World:
             "PATH": os.pathsep.join((programs(), str(Path(sys.executable).parent), "/usr/local/bin:/usr/bin:/bin")),
             "HOME": str(self.home),
             "TMPDIR": str(folder),
-            "PYTHONPATH": str(ROOT / "src"),
+            "PYTHONPATH": str(Path(interlock.__file__).parent.parent),
             "LC_ALL": "C.UTF-8",
             "NO_PROXY": "127.0.0.1",
             "GIT_CONFIG_GLOBAL": os.devnull,
@@ -71,7 +74,7 @@ class World:
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start interlock."""
         return subprocess.Popen(
-            [sys.executable, "-m", "interlock.cli.entry", *arguments],
+            [sys.executable, "-c", PROGRAM, *arguments],
             cwd=self.folder,
             env=self.env,
             stdin=subprocess.DEVNULL,
