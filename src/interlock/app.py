@@ -16,6 +16,7 @@ from typing import Any, Literal, Self
 import msgspec
 
 from interlock.decide import reopen
+from interlock.decide.estimate import Estimate
 from interlock.decide.now import Now
 from interlock.decide.preview import StepPlan, preview
 from interlock.decide.requests import raises as raise_events
@@ -30,6 +31,7 @@ from interlock.driver.clock import SystemClock
 from interlock.driver.configuration import require_config
 from interlock.driver.doctor import Check, check_host
 from interlock.driver.drive import World, drive
+from interlock.driver.estimating import estimate_of
 from interlock.driver.executor import Executor
 from interlock.driver.gc import GcReport, collect
 from interlock.driver.jobs import module_hash
@@ -56,10 +58,11 @@ CommitHook = Callable[[str], None]
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
-    """What `plan` shows: the plan's hash and, step by step, what would run, be reused or asked."""
+    """What `plan` shows: the plan's hash, step by step what would run, be reused or asked, and what it may cost."""
 
     plan_hash: str
     steps: tuple[StepPlan, ...]
+    estimate: Estimate
 
 
 class App:
@@ -133,11 +136,11 @@ class App:
         if path.suffix == ".md" or path.is_file():
             plan = self._compile(path, None)
             _, plan_hash = freeze(plan)
-            info = RunInfo(id="preview", params=self._params(plan, params)[0])
-            return Preview(plan_hash=plan_hash, steps=preview(Snapshot(plan, info)))
-        run_id = self.find(str(target))
-        snap, plan_hash = self.snapshot(run_id)
-        return Preview(plan_hash=plan_hash, steps=preview(snap))
+            snap = Snapshot(plan, RunInfo(id="preview", params=self._params(plan, params)[0]))
+        else:
+            snap, plan_hash = self.snapshot(self.find(str(target)))
+        steps = preview(snap)
+        return Preview(plan_hash=plan_hash, steps=steps, estimate=estimate_of(snap.plan, steps, self.store))
 
     def snapshot(self, run_id: str) -> tuple[Snapshot, str]:
         """Return the run as its driver would see it, and its plan's hash. Raises PlanError."""

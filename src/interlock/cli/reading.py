@@ -30,6 +30,7 @@ def read_run(store: Store, run_id: str) -> RunRows:
         steps=store.steps(run_id),
         census=store.census(run_id),
         spent=store.spent(run_id),
+        approvals=store.approvals(run_id),
     )
 
 
