@@ -190,11 +190,11 @@ def test_an_engine_that_names_an_unknown_env_group_is_told() -> None:
     assert faults("- id: a", config=config) == [("unknown-env", 3, message, "add [env.shared] to interlock.toml")]
 
 
-def test_env_of_the_engine_comes_before_the_steps_own_and_is_frozen() -> None:
+def test_env_of_the_engine_is_frozen_beside_the_steps_own_which_its_check_gets_too() -> None:
     plan = planned("- { id: a, env: [own, staging] }")
-    assert plan.steps[0].env == ("shared", "own", "staging")
+    assert plan.steps[0].env == ("own", "staging")
+    assert plan.engines[0].env == ("staging", "shared")
     assert [group.name for group in plan.env_groups] == ["own", "shared", "staging"]
-    assert only_step("- { id: a, engine: fast, env: [own] }").env == ("own",)
 
 
 def test_env_of_a_judges_engine_is_frozen_but_not_the_steps() -> None:
@@ -231,10 +231,12 @@ def test_what_an_agent_cannot_honour_is_said_once_an_engine_and_left_out() -> No
     plan = planned(steps, "## a\nhi\n## b\nho\n")
     target = plan.steps[0].target
     assert isinstance(target, Prompt)
-    assert (target.temperature, target.extra_params_json, target.max_tokens) == (None, "{}", 3)
+    assert target == Prompt(text="hi\n", engine="coder")
+    why = "does nothing: engine 'coder' (claude) is an agent, which takes none from outside"
     assert plan.notices == (
-        "line 3: 'temperature' does nothing: engine 'coder' (claude) is an agent, which takes none from outside",
-        "line 3: 'extra_params' does nothing: engine 'coder' (claude) is an agent, which takes none from outside",
+        f"line 3: 'temperature' {why}",
+        f"line 3: 'extra_params' {why}",
+        f"line 3: 'max_tokens' {why}",
     )
 
 
@@ -242,7 +244,7 @@ def test_an_api_cannot_go_on_in_a_session_and_the_notice_points_at_defaults() ->
     head = "defaults: { engine: fast, retry: { max: 1, session: continue } }\n"
     plan = planned("- id: a\n- id: b", "## a\nhi\n## b\nho\n", head=head)
     assert plan.notices == (
-        "line 2: 'retry.session' does nothing: engine 'fast' (openai) keeps no sessions, so every retry starts anew",
+        "line 2: 'retry.session' does nothing: engine 'fast' (openai) keeps no sessions, so every retry and loop starts anew",
     )
     own = planned("- id: a\n  engine: fast\n  retry:\n    max: 1\n    session: continue")
     assert own.notices[0].startswith("line 7: 'retry.session'")

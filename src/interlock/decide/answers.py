@@ -69,7 +69,8 @@ def _exit_fate(unit: Unit, ended: Outcome) -> Fate:
 
 
 def _judge_fate(unit: Unit, ended: Outcome) -> Fate:
-    found = find_json(ended.output.decode("utf-8", "replace"), _READABLE)
+    # a verdict that a judge quotes from the work it read is not its own
+    found = find_json(ended.output.decode("utf-8", "replace"), _READABLE, alone=True)
     if isinstance(found, Miss):
         again = unit.asks == 0
         return Fate(

@@ -37,13 +37,17 @@ class Miss(msgspec.Struct, frozen=True):
     parsed: bool
 
 
-def find_json(text: str, schema_json: str) -> Found | Miss:
-    """Return the one value of `text` that fits the schema."""
+def find_json(text: str, schema_json: str, *, alone: bool = False) -> Found | Miss:
+    """Return the one value of `text` that fits the schema.
+
+    `alone`: it must be the whole reply, or the whole reply one fence; a value beside other words may be a quotation.
+    """
     stripped = text.strip()
     if not stripped:
         return Miss("it was empty", parsed=False)
     seen: list[str] = []
-    for candidates in (iter((stripped,)), _fences(text), _spans(text)):
+    quoted = (_only_fence(stripped),) if alone else (_fences(text), _spans(text))
+    for candidates in (iter((stripped,)), *quoted):
         fitting: dict[bytes, None] = {}
         for candidate in candidates:
             value = _parse(candidate)
@@ -100,6 +104,11 @@ def _texts(value: object) -> Iterator[str]:
 
 def _fences(text: str) -> Iterator[str]:
     return (match[2] for match in _FENCE.finditer(text))
+
+
+def _only_fence(text: str) -> Iterator[str]:
+    found = _FENCE.match(text)
+    return iter((found[2],) if found is not None and found.end() == len(text) else ())
 
 
 def _spans(text: str) -> Iterator[str]:

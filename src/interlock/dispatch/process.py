@@ -30,7 +30,7 @@ from interlock.model.states import Reason
 _JOIN_S: Final = 10.0
 
 
-class _Wake:
+class Wake:
     """Called from any thread, it makes `fd` readable for the one that polls it."""
 
     def __init__(self) -> None:
@@ -39,10 +39,12 @@ class _Wake:
         os.set_blocking(self._writing, False)
 
     def __call__(self) -> None:
+        """Make it readable."""
         with contextlib.suppress(OSError):
             os.write(self._writing, b"w")
 
     def close(self) -> None:
+        """Release both ends; nobody may call it any more."""
         os.close(self.fd)
         os.close(self._writing)
 
@@ -96,7 +98,7 @@ class CommandRunner:
         if self._closed:
             return None, "cancelled before it began"
         try:
-            wake = _Wake()
+            wake = Wake()
         except OSError as error:
             return None if self._threads else (Reason.DISPATCH_ERROR, f"no thread can be had: {error.strerror}")
         thread = threading.Thread(target=self._work, args=(wake,), name=f"command-{len(self._threads)}", daemon=True)
@@ -142,7 +144,7 @@ class CommandRunner:
             self._reaper.close()
         self._launcher.close()
 
-    def _work(self, wake: _Wake) -> None:
+    def _work(self, wake: Wake) -> None:
         """Carry out attempts until told to stop: one thread's life."""
         poller = select.poll()
         poller.register(wake.fd, select.POLLIN)

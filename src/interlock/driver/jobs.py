@@ -126,11 +126,11 @@ class JobBook:
         )
 
     def _env(self, spec: PlanStep, unit: Unit) -> tuple[str, ...]:
-        """Return the env groups of a unit: the step's, then those of the engine that it goes to."""
+        """Return the env groups of a unit: those of the engine that it goes to, then the step's, which stand over them."""
         call = _call(self._plan, spec, unit)
         own = spec.env if unit.kind != "judge" else ()
         engine = () if call is None else _engine(self._plan, call.engine).env
-        return tuple(dict.fromkeys([*own, *engine]))
+        return tuple(dict.fromkeys([*engine, *own]))
 
     def _artifact(self, step: Step, spec: PlanStep, unit: Unit) -> bytes:
         if unit.item is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
-from typing import cast
 
 import msgspec
 
@@ -35,6 +34,7 @@ def restore(plan: Plan, loaded: Loaded, units: Iterable[UnitRow]) -> tuple[Snaps
     snap = Snapshot(plan, run_info(loaded.run))
     snap.dispatched, snap.tokens, snap.cost_usd = loaded.dispatched, loaded.tokens, loaded.cost_usd
     snap.raised, snap.accepted, snap.noticed = dict(loaded.raised), dict(loaded.accepted), set(loaded.notices)
+    snap.parked, snap.granted = dict(loaded.parked), dict(loaded.granted)
     for row in loaded.steps:
         _step(snap.steps[row.step], row)
     hashes: dict[tuple[int, int], str] = {}
@@ -58,12 +58,13 @@ def _step(step: Step, row: StepRow) -> None:
 
 
 def _add(snap: Snapshot, step: Step, row: UnitRow) -> None:
-    new = ev.NewUnit(row.ordinal, row.id, row.index, row.item, "", row.subject)
-    unit = Unit(new, cast("ev.UnitKind", row.kind), row.round, row.loop)
+    new = ev.NewUnit(row.ordinal, row.id, row.index, row.item, "", row.subject, row.feedback, row.session)
+    unit = Unit(new, row.kind, row.round, row.loop)
     unit.state = UnitState(row.state)
     unit.attempt, unit.retries, unit.not_before = row.attempt, row.retries, row.not_before or 0
+    unit.asks = row.asks
     unit.reason, unit.error, unit.result = row.reason, row.error, row.result
-    unit.verdict = cast("ev.Verdict | None", row.verdict)
+    unit.verdict = row.verdict
     step.units.append(unit)
     if unit.state is UnitState.RUNNING:
         unit.dispatch = row.dispatch

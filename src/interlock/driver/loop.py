@@ -35,6 +35,8 @@ from interlock.store.base import Store
 
 POLL_MS: Final = 500
 GRACE_S: Final = 5.0
+_OVER: Final = frozenset({RunState.COMPLETED, RunState.ABANDONED})
+"""What nobody can ask anything of any more."""
 
 Opening = Callable[[Snapshot, Now], Sequence[ev.Event]]
 Observer = Callable[[Sequence[ev.Event], Snapshot], None]
@@ -305,12 +307,15 @@ class Loop:
         for row in found:
             if row.id in self._requests:
                 continue
-            if row.kind == "abandon":
+            if row.kind == "abandon" and self._snap.run.state not in _OVER:
                 self._requests.append(row.id)
                 self._halt(Stop.ABANDON, GRACE_S)
                 continue
-            payload: dict[str, Any] = msgspec.json.decode(row.payload_json)
-            reply = asked.answer(self._snap, row.kind, payload, self._now())
+            if self._snap.run.state in _OVER:
+                reply = asked.Answer((), f"the run is {self._snap.run.state}")
+            else:
+                payload: dict[str, Any] = msgspec.json.decode(row.payload_json)
+                reply = asked.answer(self._snap, row.kind, payload, self._now())
             self._add(pending, reply.events)
             self._add(pending, (ev.RequestApplied(at=self._clock.wall_ms(), request=row.id, outcome=reply.outcome),))
 

@@ -162,8 +162,7 @@ class _Resolver:
             place = decl.places.get(f"env[{index}]") or decl.places.get("env", decl.place)
             hint = suggest(name, self.config.env) or f"add [env.{shown(name)}] to interlock.toml"
             self.source.error(place, "unknown-env", f"no env group is named '{shown(name)}'", hint)
-        # a later group stands over an earlier one, so the step's own come last
-        return tuple(name for name in self.prompts.env(decl) if name not in names) + names
+        return names
 
     def cwd(self, decl: StepDecl) -> str:
         written = "." if decl.settings.cwd is UNSET else decl.settings.cwd

@@ -7,7 +7,7 @@ honour is left out of the plan and said in one note an engine and setting.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from msgspec import UNSET
 
@@ -22,6 +22,7 @@ from interlock.plan.models import exact_model, mistaken_alias, silent_alias
 
 PROMPT_RETRY: Final = Retry(max=3, on=(Reason.LLM_RATE_LIMIT, Reason.LLM_OVERLOADED))
 """Of prompts, where nobody says otherwise."""
+_SAMPLING: Final = ("temperature", "max_tokens", "extra_params")
 _FILE: Final = "interlock.toml"
 
 
@@ -39,16 +40,12 @@ class PromptResolver:
         engine = self._engine_of(decl)
         if engine is None:
             return None
-        own = decl.settings
-        model = self._model(engine, None if own.model is UNSET else own.model, decl.places.get("model", decl.place))
-        sampled = self._honours(decl, engine)
+        wanted = decl.settings.model
         return Prompt(
             text=target.text,
             engine=engine.name,
-            model=model,
-            temperature=own.temperature if sampled and own.temperature is not UNSET else None,
-            max_tokens=None if own.max_tokens is UNSET else own.max_tokens,
-            extra_params_json=dumps(own.extra_params).decode() if sampled and own.extra_params is not UNSET else "{}",
+            model=self._model(engine, None if wanted is UNSET else wanted, decl.places.get("model", decl.place)),
+            **self._sampling(decl, engine),
         )
 
     def retry(self, decl: StepDecl) -> Retry:
@@ -56,11 +53,6 @@ class PromptResolver:
         if decl.settings.retry is not UNSET:
             return decl.settings.retry
         return PROMPT_RETRY if isinstance(decl.target, PromptDecl) else Retry()
-
-    def env(self, decl: StepDecl) -> tuple[str, ...]:
-        """Return the env groups that the step's engine brings."""
-        engine = self._named(decl) if isinstance(decl.target, PromptDecl) else None
-        return self.used[engine].env if engine in self.used else ()
 
     def judge(self, decl: StepDecl, gate: GateDecl) -> Judge | None:
         """Return the judge of a rubric, None without a rubric and for what was reported."""
@@ -84,14 +76,10 @@ class PromptResolver:
             clip_chars=DEFAULT_JUDGE_CLIP_CHARS if clip is UNSET else clip,
         )
 
-    def _named(self, decl: StepDecl) -> str | None:
+    def _engine_of(self, decl: StepDecl) -> Configured | None:
         own = decl.settings.engine
         name = self._config.run.engine if own is UNSET else own
-        return None if name is UNSET else name
-
-    def _engine_of(self, decl: StepDecl) -> Configured | None:
-        name = self._named(decl)
-        if name is None:
+        if name is UNSET:
             hint = f"write 'engine: NAME', or engine = \"NAME\" below [run] in {_FILE}"
             message = f"step '{decl.id}' is a prompt, and no engine is named to answer it"
             self._source.error(decl.place, "no-engine", message, self._or_add(hint))
@@ -140,16 +128,20 @@ class PromptResolver:
             self._source.warning(place, "not-an-alias", message, near)
         return exact
 
-    def _honours(self, decl: StepDecl, engine: Configured) -> bool:
-        """Note what the engine can't honour; tell whether it takes parameters of sampling."""
-        if engine.kind == "llm":
-            if self.retry(decl).session == "continue":
-                self._note(decl, engine, "retry.session", "keeps no sessions, so every retry starts anew")
-            return True
-        for key in ("temperature", "extra_params"):
-            if getattr(decl.settings, key) is not UNSET:
+    def _sampling(self, decl: StepDecl, engine: Configured) -> dict[str, Any]:
+        """Return the parameters of sampling, which only an API takes, and note what can't be honoured."""
+        own = decl.settings
+        given = {key: value for key in _SAMPLING if (value := getattr(own, key)) is not UNSET}
+        if engine.kind == "agent":
+            # kept, a cap that is none would also be held back from the budget as if it were one
+            for key in given:
                 self._note(decl, engine, key, "is an agent, which takes none from outside")
-        return False
+            return {}
+        if self.retry(decl).session == "continue":
+            self._note(decl, engine, "retry.session", "keeps no sessions, so every retry and loop starts anew")
+        if "extra_params" in given:
+            given["extra_params_json"] = dumps(given.pop("extra_params")).decode()
+        return given
 
     def _note(self, decl: StepDecl, engine: Configured, key: str, why: str) -> None:
         if (engine.name, key) in self._noted:

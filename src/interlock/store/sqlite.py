@@ -22,7 +22,7 @@ from interlock.store.base import Committed, NewRun, RequestKind
 from interlock.store.batch import Batch, RuleError, ShortError
 from interlock.store.connection import BUSY_MS, Connection, open_file, open_memory, open_read_only
 from interlock.store.faults import BadRowError, translated
-from interlock.store.meta import RUN_CREATED, to_json
+from interlock.store.meta import RUN_CREATED, is_json, to_json
 from interlock.store.reads import Reader
 from interlock.store.spool import Spool
 from interlock.store.writes import write
@@ -34,6 +34,9 @@ _OF_A_RUN: Final = (
     "delete_steps",
     "delete_requests",
     "delete_raises",
+    "delete_parked",
+    "delete_granted",
+    "delete_approvals",
     "delete_accepted",
     "delete_notices",
     "delete_lease",
@@ -96,7 +99,8 @@ class SqliteStore(Reader):
             assert seq is not None  # noqa: S101 - an INSERT that did not raise has a row
             batch = Batch(raw, self._queries, seq, RunState.ACTIVE, careful=False)
             batch.one("insert_plan", seq, new.plan_json)
-            batch.many("insert_step", [(seq, i, step.id, step.gate) for i, step in enumerate(new.steps)])
+            steps = [(seq, i, step.id, " ".join(step.stages), step.each) for i, step in enumerate(new.steps)]
+            batch.many("insert_step", steps)
             batch.one("insert_lease", *rows.lease_columns(lease), seq)
             batch.log([(new.created_at, RUN_CREATED, None, None, _birth(new))])
         return new.id
@@ -200,6 +204,8 @@ class SqliteStore(Reader):
 
     def request(self, run_id: str, kind: RequestKind, payload_json: bytes, made_by: str, at: int) -> int:
         """Append a request; needs no lease. Returns its id."""
+        if not is_json(payload_json):
+            raise RuleError("bad-request", f"the payload of the request '{kind}' is not JSON")
         with self._db.write() as raw:
             values = (self._seq(run_id), kind, payload_json, at, made_by)
             return int(raw.execute(self._queries["insert_request"], values).lastrowid or 0)
@@ -232,7 +238,7 @@ def _is_own_end(event: Event) -> bool:
 
 
 def _birth(new: NewRun) -> str:
-    steps = [(step.id, step.gate) for step in new.steps]
+    steps = [(step.id, step.stages, step.each) for step in new.steps]
     return to_json(
         {"workflow": new.workflow, "plan_hash": new.plan_hash, "key": new.key, "parent": new.parent, "steps": steps}
     )

@@ -21,13 +21,12 @@ from interlock.model.plan import (
     Map,
     Plan,
     Project,
-    PythonFunction,
     Reference,
     Retry,
     Route,
-    Script,
     Shell,
     Step,
+    Target,
     When,
 )
 from interlock.model.states import Reason
@@ -65,7 +64,7 @@ def route(text: str, when: Mapping[str, str], default: str | None = None) -> Rou
 
 def step(
     step_id: str,
-    target: Command | Script | PythonFunction | str = "true",
+    target: Target | str = "true",
     *,
     needs: Sequence[str] | None = None,
     inputs: Sequence[str] = (),

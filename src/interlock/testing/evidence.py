@@ -105,7 +105,7 @@ def _passed(step: StepRow, units: list[UnitRow]) -> bool:
         if unit.kind == "gate" and unit.verdict == "pass" and (unit.round, unit.loop) == (step.round, step.loop)
     }
     work = {unit.index for unit in mine if unit.kind == "work" and unit.state == UnitState.COMPLETED}
-    return work <= passed if step.gate == "each" or None not in work else None in passed
+    return work <= passed if step.each or None not in work else None in passed
 
 
 def lines(path: Path) -> list[str]:

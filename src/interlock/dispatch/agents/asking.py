@@ -20,6 +20,7 @@ def ask_of(
     settings: EngineSettings,
     api_key: str | None,
     folder: Path,
+    state: Path,
     chosen: Adapter,
     env: dict[bytes, bytes],
 ) -> Ask:
@@ -33,6 +34,7 @@ def ask_of(
         prompt=prompt,
         cwd=job.cwd,
         folder=str(folder),
+        state=str(state),
         new_session=str(uuid.uuid5(_SESSIONS, f"{job.run_id}/{request.dispatch}")),
         session=None if "session" in chosen.card.cannot else request.session,
         session_usage=request.session_usage,

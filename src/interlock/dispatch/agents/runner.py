@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
+from urllib.parse import quote
 
 import msgspec
 
@@ -70,6 +71,7 @@ class AgentRunner:
         self._base = base
         self._reaper = reaper
         self._folder = scratch / f"agents-{marker.holder}-{marker.term}"
+        self._state = scratch / "agents"
         self._programs = Programs()
         self._numbers = itertools.count(1)
 
@@ -94,7 +96,9 @@ class AgentRunner:
             variables = environment(attempt.request, self._base, env.values, self._marker)
             place = _Place(attempt, env.redactor, variables, poller, wake_fd, _once(self._report))
             chosen = adapter(settings.driver)
-            return self._ask(chosen, ask_of(attempt.request, settings, api_key, folder, chosen, variables), place)
+            state = self._state / quote(settings.name, safe="")
+            ask = ask_of(attempt.request, settings, api_key, folder, state, chosen, variables)
+            return self._ask(chosen, ask, place)
         except CannotAskError as error:
             return attempt.never_began(error.reason, str(error))
         except SpawnError as error:
@@ -121,7 +125,7 @@ class AgentRunner:
 
     def _once(self, chosen: Adapter, ask: Ask, place: _Place) -> tuple[Outcome, Answer, bool, tuple[str, ...]]:
         launch = chosen.launch(ask)
-        _write_files(Path(ask.folder), launch)
+        _write_files(ask, launch)
         with _Prompt(Path(ask.folder), launch.stdin) as stdin:
             end, reply, settled = self._supervise(chosen, ask, launch, place, stdin)
         return end, chosen.read(reply), settled, notices(chosen.card, ask, launch)
@@ -191,9 +195,17 @@ class _Prompt:
         os.close(self._fd)
 
 
-def _write_files(folder: Path, launch: Launch) -> None:
+def _write_files(ask: Ask, launch: Launch) -> None:
     for name, content in launch.files.items():
-        (folder / name).write_bytes(content)
+        (Path(ask.folder) / name).write_bytes(content)
+    for name, content in launch.state_files.items():
+        path = Path(ask.state) / name
+        if not path.is_file() or path.read_bytes() != content:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # another attempt may read it at this moment
+            whole = Path(ask.folder) / "state"
+            whole.write_bytes(content)
+            whole.replace(path)
 
 
 def _once(report: Callable[[Report], None]) -> Callable[[Report], None]:
