@@ -7,9 +7,11 @@ InterlockError with a next step; none prints.
 from __future__ import annotations
 
 import os
+import pwd
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -379,7 +381,9 @@ def _ignore(_events: Sequence[ev.Event], _snap: Snapshot) -> None:
 
 
 def _user() -> str:
-    return os.environ.get("USER") or str(os.getuid())
+    with suppress(KeyError):
+        return pwd.getpwuid(os.getuid()).pw_name
+    return str(os.getuid())
 
 
 def open_project(project: str | Path | None = None) -> App:

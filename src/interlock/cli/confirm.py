@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from interlock.app import App
-from interlock.cli.estimate_text import at_most, estimate_lines
+from interlock.cli.estimate_text import estimate_lines
 from interlock.cli.output import note
 from interlock.cli.usage_text import money
 from interlock.driver.params import ParamsInput
@@ -25,12 +25,13 @@ def confirm_over(app: App, target: str | Path, params: ParamsInput, most_usd: fl
         note(line)
     if not estimate.may_cost_over(most_usd):
         return
-    cost = f"this may cost {at_most(estimate.cost_usd)}, and --confirm-over says {money(most_usd)}"
+    most = estimate.cost_usd.upper
+    if most is None:
+        cost, hint = "what it may cost is not known", "start it from a terminal, where you are asked"
+    else:
+        cost = f"it may cost up to {money(most)}, and --confirm-over says {money(most_usd)}"
+        hint = "raise --confirm-over, start it from a terminal, or give the workflow `budget: { max_cost_usd: N }`"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError(
-            "needs-confirmation",
-            f"not started: {cost}, and there is no terminal to ask at",
-            "raise --confirm-over, cap the workflow with `budget: { max_cost_usd: N }`, or start it from a terminal",
-        )
+        raise UsageError("needs-confirmation", f"not started: {cost}, and there is no terminal to ask at", hint)
     if not click.confirm(f"{cost}. Start it?", default=False, err=True):
         raise UsageError("not-confirmed", "not started, as you said", "nothing was run and nothing was spent")

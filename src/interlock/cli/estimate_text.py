@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from interlock.cli.text import safe
 from interlock.cli.usage_text import money
 from interlock.decide.estimate import Estimate, Span, StepEstimate
+
+_ALL: Final = "in all"
 
 
 def estimate_lines(estimate: Estimate) -> Iterator[str]:
@@ -14,18 +17,13 @@ def estimate_lines(estimate: Estimate) -> Iterator[str]:
     if not estimate.steps:
         return
     yield "estimate:"
-    width = max(len(_name(part)) for part in estimate.steps)
+    width = max(len(_ALL), *(len(_name(part)) for part in estimate.steps))
     for part in estimate.steps:
         model = f" ({safe(part.model)})" if part.model else ""
         yield f"  {_name(part):<{width}}  {safe(part.engine)}{model}: {_calls(part)}, {_used(part.tokens, part.cost_usd)}"
-    yield f"  {'in all':<{width}}  {_used(estimate.tokens, estimate.cost_usd)}"
+    yield f"  {_ALL:<{width}}  {_used(estimate.tokens, estimate.cost_usd)}"
     for text in estimate.unknowns:
         yield f"  note: {safe(text)}"
-
-
-def at_most(span: Span) -> str:
-    """Spell the most that it may cost."""
-    return "an unknown sum" if span.upper is None else f"up to {money(span.upper)}"
 
 
 def _name(part: StepEstimate) -> str:
@@ -46,11 +44,12 @@ def _whole(number: float) -> str:
 
 
 def range_text(span: Span, spell: Callable[[float], str], unknown: str = "unknown") -> str:
-    """Spell bounds: `3`, `3 to 6`, `3 to 6, about 4`, `at least 3`, or that they are unknown."""
+    """Spell bounds: `3`, `3 to 6`, `3 to 6, about 4`, `about 4 or more`, `3 or more`, or that they are unknown."""
     lower = spell(span.lower)
     if span.upper is None:
-        about = f", about {spell(span.typical)}" if span.typical is not None else ""
-        return f"at least {lower}{about}" if span.lower or about else unknown
+        if span.typical:
+            return f"about {spell(span.typical)} or more"
+        return f"{lower} or more" if span.lower else unknown
     upper = spell(span.upper)
     if lower == upper:
         return lower
