@@ -10,7 +10,7 @@ from interlock.cli.marks import mark
 from interlock.cli.next_text import next_lines
 from interlock.cli.output import say, style
 from interlock.cli.reading import read_asked, read_failures, read_run
-from interlock.cli.text import clip, count, duration, safe, safe_lines, size
+from interlock.cli.text import clip, count, duration, local_time, safe, safe_lines, size
 from interlock.cli.usage_text import view_usage_text
 from interlock.driver.result import Result
 from interlock.model.states import RunState, StepState
@@ -42,6 +42,8 @@ def show_summary(app: App, result: Result) -> None:
         say(f"  {used}")
     if run.state != RunState.COMPLETED:
         _detail(run.detail or result.detail)
+    if run.state == RunState.WAITING and run.wait_until is not None:
+        say(f"  due {local_time(run.wait_until)}")
     _failures(store, rows)
     if run.state == RunState.COMPLETED:
         _artifact(store, rows)

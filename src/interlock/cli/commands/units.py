@@ -54,7 +54,7 @@ def command(
     table(
         ("UNIT", *(column.head for column in columns), "RESULT OR ERROR"),
         ((safe(row.id), *(column.cell(row) for column in columns), _said(row)) for row in rows),
-        (_width(store, run_id, ids), *(column.width for column in columns)),
+        (_width(store, run_id, ids, everything=everything), *(column.width for column in columns)),
     )
 
 
@@ -68,13 +68,16 @@ def _index(ids: list[str], step: str | None) -> int | None:
     return ids.index(step)
 
 
-def _width(store: Store, run_id: str, ids: list[str]) -> int:
-    """Wide enough for the longest unit id, without reading all units."""
+def _width(store: Store, run_id: str, ids: list[str], *, everything: bool) -> int:
+    """Wide enough for the longest unit id, without reading all units; gate units have longer ones."""
     longest = 8
     for index, step_id in enumerate(ids):
         first = next(iter(store.units(run_id, step=index, limit=1)), None)
         longest = max(longest, len(first.id) if first else len(step_id))
-    return min(longest, 48)
+    return min(longest + len(_GATE_PARTS), 64) if everything else min(longest, 48)
+
+
+_GATE_PARTS: Final = ".gate~r2:l2.approval"
 
 
 class _Column(NamedTuple):
