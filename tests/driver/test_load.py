@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.decide.runs import PARAMS, picker, plans, world
+from tests.decide.runs import COMMAND_KINDS, PARAMS, picker, plans, world
 from tests.driver.desk import HOST, RUN, new_run
 
 from interlock.driver.lease import fresh
@@ -37,7 +37,7 @@ def known(snap: Snapshot) -> dict[str, Any]:
 
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
-@given(plans(), st.integers(0, 2**32), st.integers(1, 60))
+@given(plans(kinds=COMMAND_KINDS), st.integers(0, 2**32), st.integers(1, 60))
 def test_a_run_read_from_the_journal_is_the_run_that_was_in_memory(plan: Plan, seed: int, cut: int) -> None:
     events = simulate(plan, world(seed, plan), PARAMS, pick=picker(seed)).events[:cut]
     with tempfile.TemporaryDirectory() as folder, SqliteStore.in_memory(Path(folder)) as store:

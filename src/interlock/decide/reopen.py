@@ -11,7 +11,7 @@ from typing import Final
 
 from interlock.decide.fate import may_retry
 from interlock.decide.now import Now
-from interlock.decide.quota import unpark
+from interlock.decide.quota import engine_of, unpark
 from interlock.decide.values import UnresolvedError
 from interlock.decide.work import base_hash, input_hash, next_round, shared
 from interlock.model import events as ev
@@ -32,11 +32,13 @@ def close_lost(snap: Snapshot, now: Now) -> list[ev.Event]:
         spec = snap.plan.steps[step.index]
         for unit in step.running.values():
             unsure = unit.kind == "work" and spec.effects == "external"
-            events.append(_lost(step, unit, now, UnitState.UNKNOWN if unsure else UnitState.PENDING))
+            left = UnitState.UNKNOWN if unsure else UnitState.PENDING
+            events.append(_lost(step, unit, now, left, engine_of(spec, unit.kind)))
     return events
 
 
-def _lost(step: Step, unit: Unit, now: Now, left: UnitState) -> ev.AttemptFinished:
+def _lost(step: Step, unit: Unit, now: Now, left: UnitState, engine: str | None) -> ev.AttemptFinished:
+    """An engine may have worked for it: what was reserved is charged."""
     return ev.AttemptFinished(
         at=now.at,
         step=step.index,
@@ -48,6 +50,9 @@ def _lost(step: Step, unit: Unit, now: Now, left: UnitState) -> ev.AttemptFinish
         reason=Reason.LOST,
         error="the driver died before it could record the end",
         retries=unit.retries,
+        asks=unit.asks,
+        usage=ev.Usage(output_tokens=unit.reserve_tokens, estimated=True) if unit.reserve_tokens else None,
+        engine=engine,
     )
 
 
@@ -146,10 +151,11 @@ def _hashes(snap: Snapshot, spec: PlanStep, units: list[Unit]) -> dict[int | Non
     if not units:
         return {}
     try:
-        base = base_hash(snap.plan, spec, shared(snap, spec))
+        context = shared(snap, spec)
     except UnresolvedError:
         return dict.fromkeys((unit.index for unit in units), "")
-    return {unit.index: input_hash(base, unit.item) for unit in units}
+    bases = {said: base_hash(snap.plan, spec, context, said) for said in {unit.feedback for unit in units}}
+    return {unit.index: input_hash(bases[unit.feedback], unit.item) for unit in units}
 
 
 def divergences(snap: Snapshot, recorded: dict[tuple[int, int], str], now: Now) -> list[ev.Event]:
