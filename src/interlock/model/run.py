@@ -15,7 +15,7 @@ import msgspec
 
 from interlock.model import canon
 from interlock.model import events as ev
-from interlock.model.plan import Plan
+from interlock.model.plan import Plan, Prompt
 from interlock.model.states import RUN_ENDED, Reason, RunState, StepState, UnitState
 from interlock.model.unit import Step, Unit, move_unit
 
@@ -91,6 +91,19 @@ class Snapshot:
         """Apply in order."""
         for event in events:
             _APPLY[type(event)](self, event)
+
+    def can_loop(self, step: Step) -> bool:
+        """Tell whether the step may run its units once more with feedback; only to a prompt can anything be said."""
+        spec = self.plan.steps[step.index]
+        if spec.gate is None or not isinstance(spec.target, Prompt):
+            return False
+        return step.loop < spec.gate.max_loops + self.granted.get(step.index, 0)
+
+    def halts(self, step: Step, failed: Unit) -> bool:
+        """Tell whether the step's failed unit stops the run: not under `continue`, nor where a loop may mend it."""
+        spec = self.plan.steps[step.index]
+        misfits = spec.map is None and failed.reason == Reason.VALIDATION_ERROR
+        return spec.on_error == "fail" and not (misfits and self.can_loop(step))
 
 
 def _step_started(snap: Snapshot, event: ev.StepStarted) -> None:
@@ -214,8 +227,7 @@ def _charge(snap: Snapshot, usage: ev.Usage, engine: str | None) -> None:
 def _note_failure(snap: Snapshot, step: Step, unit: Unit) -> None:
     if step.first_failure is None:
         step.first_failure = unit
-    spec = snap.plan.steps[step.index]
-    if spec.on_error == "fail" and snap.halted is None:
+    if snap.halted is None and snap.halts(step, unit):
         snap.halted = step.index
 
 
@@ -244,6 +256,9 @@ def _unit_moved(snap: Snapshot, event: ev.UnitMoved) -> None:
     unit = step.units[event.unit]
     unit.reason = event.reason
     unit.result = event.result
+    if unit.kind != "work":
+        # a question that is put again has its own re-ask and retries
+        unit.asks = unit.retries = 0
     move_unit(step, unit, event.state)
     _queue(step, unit, None)
     if event.state is UnitState.FAILED and unit.kind == "work":
