@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from email.utils import format_datetime
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
 
@@ -158,7 +158,10 @@ def test_a_refusal_is_a_content_filter_even_if_the_answer_ended_well() -> None:
         ({"type": "object", "properties": {"a": True}}, False),
         ({"type": "object", "properties": {"a": {}}}, False),
         ({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["b"]}, False),
-        ({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": {"type": "string"}}, False),
+        (
+            {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": {"type": "string"}},
+            False,
+        ),
         ({"type": "array", "items": {"type": "string"}}, False),
         ({}, False),
     ],

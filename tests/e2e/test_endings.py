@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.agents import ALL, Agent
-from tests.e2e.cases import CASES, CAVEATS, WAIT_S, script, workflow
+from tests.e2e.cases import CASES, CAVEATS, script, workflow
 from tests.e2e.world import World
 
 
