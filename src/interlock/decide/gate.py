@@ -142,7 +142,7 @@ def _passes(spec: PlanStep, step: Step, found: _Walk, kind: UnitKind, subject: S
     if said == "reject":
         found.refused.append((subject, kind, units))
     elif said == "open":
-        found.broken.append((subject, _waits(spec, step, units)))
+        found.broken.append((subject, _waits(step, units)))
     elif said == "unavailable":
         found.broken.append((subject, _unavailable(kind, units)))
     return said == "pass"
@@ -221,9 +221,11 @@ def item_part(unit: Unit) -> str:
     return base_id(unit.id).rpartition(":")[2]
 
 
-def _waits(spec: PlanStep, step: Step, units: list[Unit]) -> Blocked:
+def _waits(step: Step, units: list[Unit]) -> Blocked:
     what = f"item {units[0].item.decode()}" if units[0].item is not None else "its artifact"
-    return Blocked("approval_needed", f"step '{spec.id}' waits for a person to approve {what} (loop {step.loop})")
+    return Blocked(
+        "approval_needed", f"a person has to approve {what}" + (f" (loop {step.loop})" if step.loop > 1 else "")
+    )
 
 
 def _unavailable(kind: UnitKind, units: list[Unit]) -> Blocked:
