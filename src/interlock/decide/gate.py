@@ -131,11 +131,11 @@ def _walk(spec: PlanStep, gate: Gate, step: Step, artifact_hash: str) -> _Walk:
         if fresh:
             found.ask = Ask(kind, _units(gate, spec, step, kind, fresh))
             return found
-        left = [subject for subject in left if _passes(spec, step, found, kind, subject, answers)]
+        left = [subject for subject in left if _passes(step, found, kind, subject, answers)]
     return found
 
 
-def _passes(spec: PlanStep, step: Step, found: _Walk, kind: UnitKind, subject: Subject, answers: _Answers) -> bool:
+def _passes(step: Step, found: _Walk, kind: UnitKind, subject: Subject, answers: _Answers) -> bool:
     """Tell whether the subject passed the stage; note in `found` what became of it otherwise."""
     units = answers[kind, subject.index, subject.hash]
     said = verdict(units)
