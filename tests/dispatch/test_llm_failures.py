@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from email.utils import format_datetime
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
 
@@ -120,7 +120,7 @@ def test_an_error_is_one_line_of_a_bounded_length() -> None:
         (Trouble(message="response_format"), False),
     ],
 )
-def test_only_a_refusal_of_the_schema_is_taken_for_one(trouble: Trouble, expected: bool) -> None:
+def test_only_a_refusal_of_the_schema_is_taken_for_one(trouble: Trouble, *, expected: bool) -> None:
     assert refuses_schema(trouble) is expected
 
 
@@ -158,12 +158,15 @@ def test_a_refusal_is_a_content_filter_even_if_the_answer_ended_well() -> None:
         ({"type": "object", "properties": {"a": True}}, False),
         ({"type": "object", "properties": {"a": {}}}, False),
         ({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["b"]}, False),
-        ({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": {"type": "string"}}, False),
+        (
+            {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": {"type": "string"}},
+            False,
+        ),
         ({"type": "array", "items": {"type": "string"}}, False),
         ({}, False),
     ],
 )
-def test_a_schema_is_closed_only_where_that_keeps_its_sense(schema: dict[str, object], expected: bool) -> None:
+def test_a_schema_is_closed_only_where_that_keeps_its_sense(schema: dict[str, object], *, expected: bool) -> None:
     found = closed(schema)
     assert (found is not None) is expected
     if found is not None:
