@@ -120,7 +120,7 @@ def test_an_error_is_one_line_of_a_bounded_length() -> None:
         (Trouble(message="response_format"), False),
     ],
 )
-def test_only_a_refusal_of_the_schema_is_taken_for_one(trouble: Trouble, expected: bool) -> None:
+def test_only_a_refusal_of_the_schema_is_taken_for_one(trouble: Trouble, *, expected: bool) -> None:
     assert refuses_schema(trouble) is expected
 
 
@@ -166,7 +166,7 @@ def test_a_refusal_is_a_content_filter_even_if_the_answer_ended_well() -> None:
         ({}, False),
     ],
 )
-def test_a_schema_is_closed_only_where_that_keeps_its_sense(schema: dict[str, object], expected: bool) -> None:
+def test_a_schema_is_closed_only_where_that_keeps_its_sense(schema: dict[str, object], *, expected: bool) -> None:
     found = closed(schema)
     assert (found is not None) is expected
     if found is not None:

@@ -26,17 +26,27 @@ class Loop:
         self._thread: threading.Thread | None = None
 
     def begin(self, work: Work) -> Callable[[], None]:
-        """Start `work()`, which must not raise; return a function that cancels it, to be called from any thread."""
+        """Start `work()`, which must not raise; return a function that cancels it, to be called from any thread.
+
+        A cancel that comes before the work has begun does nothing: a task cancelled then would never run at all, and
+        nobody would tell its end. So the work looks for itself whether it is still wanted, first of all.
+        """
         loop = self._running()
         task: asyncio.Task[None] | None = None
+        begun = False
+
+        async def carried() -> None:
+            nonlocal begun
+            begun = True
+            await work()
 
         def start() -> None:
             nonlocal task
-            task = loop.create_task(work())
+            task = loop.create_task(carried())
 
         def cancel() -> None:
             # a second cancel would break off the tidying up that follows the first
-            if task is not None and not task.done() and not task.cancelling():
+            if task is not None and begun and not task.done() and not task.cancelling():
                 task.cancel()
 
         def from_outside() -> None:
