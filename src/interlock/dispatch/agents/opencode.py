@@ -56,6 +56,7 @@ class OpencodeAdapter:
                 text_at(event, "part", "tool") for event in seen if is_refusal(text_at(event, "part", "state", "error"))
             ),
             usage=usage_of(steps),
+            acted=any(event.get("type") == "tool_use" for event in seen),
         )
         if reply.ask.session is not None and not seen and _GONE.search(said):
             gone = msgspec.structs.replace(known, session_gone=True, acted=False)

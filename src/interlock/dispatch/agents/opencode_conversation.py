@@ -21,7 +21,14 @@ from interlock.dispatch.agents.live import Said, Talk
 from interlock.dispatch.agents.opencode_http import CallError, Server
 from interlock.dispatch.agents.opencode_prompt import Prompt, State, find, open_session, send
 from interlock.dispatch.agents.opencode_server import SERVER, USED
-from interlock.dispatch.agents.opencode_words import error_answer, finish_answer, refused_tools, text_of, usage_of
+from interlock.dispatch.agents.opencode_words import (
+    error_answer,
+    finish_answer,
+    refused_tools,
+    text_of,
+    usage_of,
+    used_tools,
+)
 from interlock.dispatch.agents.watch import EndedError
 from interlock.dispatch.attempt import now_ms
 from interlock.model.states import Reason
@@ -138,6 +145,7 @@ class Conversation:
             usage=usage_of(infos),
             denied=(*self._denied, *(name for reply in replies for name in refused_tools(reply))),
             notices=tuple(self._notices),
+            acted=state is None or any(used_tools(reply) for reply in replies),
         )
 
     def _permit(self, prompt: Prompt) -> None:

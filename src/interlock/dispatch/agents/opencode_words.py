@@ -99,8 +99,12 @@ def text_of(reply: Any) -> str:  # noqa: ANN401 - any JSON value
     return "".join(texts)
 
 
+def used_tools(reply: Any) -> list[Any]:  # noqa: ANN401 - any JSON value
+    """Return the tool calls of a message."""
+    parts = dig(reply, "parts")
+    return [part for part in parts if text_at(part, "type") == "tool"] if isinstance(parts, list) else []
+
+
 def refused_tools(reply: Any) -> list[str]:  # noqa: ANN401 - any JSON value
     """Return the tools that a message asked for and was refused."""
-    parts = dig(reply, "parts")
-    tools = [part for part in parts if text_at(part, "type") == "tool"] if isinstance(parts, list) else []
-    return [text_at(part, "tool") for part in tools if is_refusal(text_at(part, "state", "error"))]
+    return [text_at(part, "tool") for part in used_tools(reply) if is_refusal(text_at(part, "state", "error"))]
