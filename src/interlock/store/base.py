@@ -130,6 +130,8 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None
     engine: str | None = None
     model: str | None = None
+    reserve_tokens: int = 0
+    """What the budget held back for it."""
     answered: Answered | None = None
     usage: Usage | None = None
     process: Process | None

@@ -20,8 +20,8 @@ WHERE run_seq = ? AND step = ? AND ordinal = ? AND attempt = ? AND state IN ('pe
 
 -- name: reserve_attempt
 INSERT INTO attempt (run_seq, step, unit, number, state, dispatch, pid, start_ticks, boot_id, engine, model,
-  reserved_at)
-VALUES (?, ?, ?, ?, 'reserved', ?, ?, ?, ?, ?, ?, ?)
+  reserve_tokens, reserved_at)
+VALUES (?, ?, ?, ?, 'reserved', ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: start_attempt
 UPDATE attempt SET state = 'started', pid = ?, start_ticks = ?, boot_id = ?, started_at = ?
@@ -78,15 +78,15 @@ WHERE unit.run_seq = ?1 AND (unit.step, ordinal) > (?2, ?3) AND unit.step <= ?4 
 ORDER BY unit.step, ordinal LIMIT ?6
 
 -- name: attempts
-SELECT step, unit, number, dispatch, state, reason, error, exit_code, engine, model, answered_model, session, request_id,
-  input_tokens, output_tokens, cost_usd, cached_tokens, reasoning_tokens, estimated, pid, start_ticks, boot_id,
+SELECT step, unit, number, dispatch, state, reason, error, exit_code, engine, model, reserve_tokens,
+  answered_model, session, request_id, input_tokens, output_tokens, cost_usd, cached_tokens, reasoning_tokens, estimated, pid, start_ticks, boot_id,
   log_offset, log_length, reserved_at, started_at, ended_at
 FROM attempt WHERE run_seq = (SELECT seq FROM run WHERE id = ?) AND step = ? AND unit = ? ORDER BY number
 
 -- name: open_attempts
 -- An attempt is open exactly while its unit runs, so the units' index finds the few among many.
 SELECT attempt.step, attempt.unit, number, attempt.dispatch, attempt.state, attempt.reason, attempt.error, exit_code,
-  engine, model, answered_model, attempt.session, request_id, input_tokens, output_tokens, cost_usd, cached_tokens,
+  engine, model, reserve_tokens, answered_model, attempt.session, request_id, input_tokens, output_tokens, cost_usd, cached_tokens,
   reasoning_tokens, estimated, pid, start_ticks, boot_id, log_offset, log_length, reserved_at, attempt.started_at,
   attempt.ended_at
 FROM step

@@ -165,6 +165,7 @@ CREATE TABLE attempt (
   ended_at INTEGER,
   engine TEXT,
   model TEXT, -- as asked for
+  reserve_tokens INTEGER NOT NULL DEFAULT 0 CHECK (reserve_tokens >= 0),
   answered_model TEXT,
   session TEXT,
   request_id TEXT,
