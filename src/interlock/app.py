@@ -30,6 +30,7 @@ from interlock.driver.clock import SystemClock
 from interlock.driver.configuration import require_config
 from interlock.driver.doctor import Check, check_host
 from interlock.driver.drive import World, drive
+from interlock.driver.engines import settings_of
 from interlock.driver.executor import Executor
 from interlock.driver.gc import GcReport, collect
 from interlock.driver.jobs import module_hash
@@ -347,6 +348,7 @@ class App:
             marker=marker,
             log=RunLog(self.project.logs / f"{lease.run_id}.log"),
             scratch=self.project.state_dir / "tmp",
+            settings=settings_of(self.config, plan.engines),
         )
 
     def _host(self) -> Host:

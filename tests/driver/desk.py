@@ -10,6 +10,7 @@ import msgspec
 
 from interlock.decide.reopen import close_lost, go_on
 from interlock.dispatch.base import Report
+from interlock.driver import birth
 from interlock.driver.lease import Host, fresh
 from interlock.driver.load import restore
 from interlock.driver.loop import Loop, Opening
@@ -18,8 +19,7 @@ from interlock.model import events as ev
 from interlock.model.events import Process
 from interlock.model.plan import Plan, Project, Step
 from interlock.model.run import Lease, Snapshot
-from interlock.plan.freeze import freeze
-from interlock.store.base import NewRun, NewStep, RequestKind
+from interlock.store.base import NewRun, RequestKind
 from interlock.store.sqlite import SqliteStore
 from interlock.testing.build import ok, plan
 from interlock.testing.clock import FakeClock
@@ -38,17 +38,7 @@ def real_plan(root: Path, *steps: Step, **settings: Any) -> Plan:
 
 
 def new_run(specs: Plan, params: dict[str, Any]) -> NewRun:
-    plan_json, plan_hash = freeze(specs)
-    gates = ["none" if s.gate is None else "each" if s.gate.each else "step" for s in specs.steps]
-    return NewRun(
-        id=RUN,
-        workflow=specs.source,
-        plan_hash=plan_hash,
-        plan_json=plan_json,
-        params_json=canon.dumps(params),
-        created_at=1,
-        steps=tuple(NewStep(id=s.id, gate=gate) for s, gate in zip(specs.steps, gates, strict=True)),  # type: ignore[arg-type]
-    )
+    return birth.new_run(specs, RUN, canon.dumps(params), 1, None)
 
 
 class Desk:

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.decide.runs import COMMAND_KINDS, PARAMS, picker, plans, world
+from tests.decide.runs import PARAMS, picker, plans, world
 from tests.driver.desk import HOST, RUN, new_run
 
 from interlock.driver.lease import fresh
@@ -25,19 +25,26 @@ def known(snap: Snapshot) -> dict[str, Any]:
     """Return all that a decision may look at."""
     steps = [
         (
-            s.state, s.reason, s.detail, s.round, s.loop, s.artifact, s.artifact_hash, s.route, s.counts,
-            [(u.id, u.state, u.attempt, u.retries, u.result, u.verdict, u.subject) for u in s.units],
+            s.state, s.reason, s.detail, s.round, s.loop, s.artifact, s.artifact_hash, s.route, s.counts, s.asking,
+            [(u.id, u.state, u.attempt, u.retries, u.result, u.verdict, u.subject, u.asks, u.feedback, u.session) for u in s.units],
             [u.id for u in s.work], sorted(u.id for u in s.asked), sorted(s.running),
             s.state in (StepState.RUNNING, StepState.GATING) and (sorted(u.id for u in s.ready), sorted(s.backoff)),
         )
         for s in snap.steps
     ]  # fmt: skip
     run = (snap.run.state, snap.run.reason, snap.run.outcome, snap.run.driven_ms)
-    return {"steps": steps, "run": run, "open": snap.open, "running": snap.running, "dispatched": snap.dispatched}
+    return {
+        "steps": steps,
+        "run": run,
+        "open": snap.open,
+        "running": snap.running,
+        "dispatched": snap.dispatched,
+        "parked": snap.parked,
+    }
 
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
-@given(plans(kinds=COMMAND_KINDS), st.integers(0, 2**32), st.integers(1, 60))
+@given(plans(), st.integers(0, 2**32), st.integers(1, 60))
 def test_a_run_read_from_the_journal_is_the_run_that_was_in_memory(plan: Plan, seed: int, cut: int) -> None:
     events = simulate(plan, world(seed, plan), PARAMS, pick=picker(seed)).events[:cut]
     with tempfile.TemporaryDirectory() as folder, SqliteStore.in_memory(Path(folder)) as store:

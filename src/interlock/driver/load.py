@@ -7,10 +7,11 @@ from collections.abc import Iterable
 
 import msgspec
 
+from interlock.decide.budget import reservation
 from interlock.model import events as ev
 from interlock.model.plan import Plan
 from interlock.model.run import RunInfo, Snapshot, Step, Unit
-from interlock.model.states import RunState, StepState, UnitState
+from interlock.model.states import UNIT_ENDED, RunState, StepState, UnitState
 from interlock.store.base import Loaded, RunRow, StepRow, UnitRow
 
 
@@ -43,8 +44,11 @@ def restore(plan: Plan, loaded: Loaded, units: Iterable[UnitRow]) -> tuple[Snaps
         _add(snap, step, unit_row)
         if unit_row.kind == "work" and unit_row.state == UnitState.COMPLETED and not step.ended:
             hashes[unit_row.step, unit_row.ordinal] = unit_row.input_hash
+    for seen in reversed(loaded.usage_seen):
+        snap.usage_seen.setdefault(seen.engine, []).append(seen.input_tokens + seen.output_tokens)
     for step in snap.steps:
         _settle(step)
+        _hold_back(snap, step)
     snap.halted = _halted(snap)
     snap.open = [step.index for step in snap.steps if not step.ended]
     return snap, hashes
@@ -84,12 +88,22 @@ def _settle(step: Step) -> None:
     for unit in step.work:
         step.counts[unit.state] += 1
     for unit in (*step.work, *step.asked):
+        if unit.kind == "approval":
+            continue
+        step.asking += unit.kind != "work" and unit.state not in UNIT_ENDED
         if unit.state is UnitState.PENDING:
             step.ready.append(unit)
         elif unit.state is UnitState.WAITING:
             heapq.heappush(step.backoff, (unit.not_before, unit.ordinal))
     failed = [unit for unit in step.work if unit.state is UnitState.FAILED]
     step.first_failure = failed[0] if failed else None
+
+
+def _hold_back(snap: Snapshot, step: Step) -> None:
+    """Reserve for what was in flight, so that closing it as lost charges what its engine may have used."""
+    for unit in step.running.values():
+        unit.reserve_tokens = reservation(snap, snap.plan.steps[step.index], unit.kind)
+        snap.reserved_tokens += unit.reserve_tokens
 
 
 def _halted(snap: Snapshot) -> int | None:

@@ -26,8 +26,7 @@ _CARD: Final = Card(
     enforces_schema=True,
     cannot=frozenset({"temperature", "max_tokens", "extra_params"}),
     caveats=(
-        "writes in the working directory and nowhere else, commands without network; more takes `args`, such as "
-        "`-s danger-full-access`",
+        "writes in the working directory only, commands without network; `args` gives more: `-s danger-full-access`",
         "without `base_url` its own retries stay as Codex has them; with one it must be a server of the Responses API",
         "the cost is never told",
     ),

@@ -157,7 +157,7 @@ class AgentRunner:
             attempt, popen, (out, err), log, mark, max_out_bytes=_UNBOUNDED, busy_share=BUSY_SHARE
         )
         end = watch.supervisor.run(place.poller, place.wake_fd, place.report)
-        end_strays(self._marker, {request.dispatch})
+        end_strays(self._marker, request.dispatch.__eq__)
         reply = Reply(ask=ask, out=out.whole(), err=err.tail(), exit_code=end.exit_code, now_ms=end.ended_at)
         return end, reply, watch.settled
 
