@@ -50,7 +50,9 @@ WHERE run_seq = ? AND step = ? AND ordinal = ? AND attempt = ? AND state = 'runn
 SELECT state FROM unit WHERE run_seq = ? AND step = ? AND ordinal = ?
 
 -- name: move_unit
-UPDATE unit SET state = ?, reason = ?, result = ?, not_before = NULL, ended_at = ?
+-- A question that is put again has its own re-ask and retries; work keeps what it spent.
+UPDATE unit SET state = ?, reason = ?, result = ?, not_before = NULL, ended_at = ?,
+  asks = CASE kind WHEN 'work' THEN asks ELSE 0 END, retries = CASE kind WHEN 'work' THEN retries ELSE 0 END
 WHERE run_seq = ? AND step = ? AND ordinal = ? AND state = ?
 
 -- name: fail_waiting_units
