@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from interlock.decide.now import Now
-from interlock.decide.quota import engine_of
+from interlock.decide.upcoming import engine_of
 from interlock.model.events import UnitKind
 from interlock.model.plan import Prompt
 from interlock.model.plan import Step as PlanStep
@@ -61,12 +61,3 @@ def exhausted(snap: Snapshot, spec: PlanStep, kind: UnitKind, now: Now) -> str |
     if top is not None and needs and not snap.reserved_tokens and snap.tokens + needs > top:
         return f"the budget's max_tokens of {top:g} leaves too little ({snap.tokens:g} used) for {needs:,} more"
     return None
-
-
-def affordable(snap: Snapshot, spec: PlanStep, kind: UnitKind) -> int:
-    """Return how many more dispatches of that kind the token ceiling allows beside what is in flight."""
-    top = ceiling(snap, "max_tokens")
-    needs = reservation(snap, spec, kind) if top is not None else 0
-    if top is None or not needs:
-        return NO_LIMIT
-    return max(0, int(top - snap.tokens - snap.reserved_tokens) // needs)

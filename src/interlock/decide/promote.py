@@ -9,16 +9,17 @@ from __future__ import annotations
 from interlock.decide import gate
 from interlock.decide.budget import exhausted
 from interlock.decide.endings import complete, fail, stop
-from interlock.decide.loops import can_loop, next_loop
+from interlock.decide.loops import next_loop
 from interlock.decide.now import Now
 from interlock.decide.reduce import Artifact, Broken, reduce_step
-from interlock.decide.schedule import Room, next_kind, startable
+from interlock.decide.schedule import Room, startable
+from interlock.decide.upcoming import next_kind
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.actions import Action
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step
-from interlock.model.states import Reason, StepState
+from interlock.model.states import StepState
 
 
 def promote(snap: Snapshot, spec: PlanStep, step: Step, now: Now) -> list[Action]:
@@ -64,20 +65,26 @@ def _act(snap: Snapshot, spec: PlanStep, step: Step, now: Now, made: Artifact) -
 
 
 def _rejected(snap: Snapshot, spec: PlanStep, step: Step, now: Now, judged: gate.Rejected) -> list[Action]:
-    if can_loop(snap, spec, step):
-        if snap.halted is not None:
-            return stop(snap, step, now, "stopped")
-        return [next_loop(snap, spec, step, now, judged.feedback)]
-    if judged.by_person:
+    if judged.final:
         return [fail(step, now, Broken("rejected", judged.detail or "a person rejected it"))]
+    if snap.can_loop(step):
+        return _loop(snap, spec, step, now, judged.feedback)
+    if judged.by_person:
+        return [fail(step, now, Broken("rejected", judged.detail))]
     return [_blocked(step, now, "gate_rejected", judged.detail)]
 
 
 def _broken(snap: Snapshot, spec: PlanStep, step: Step, now: Now, made: Broken) -> list[Action]:
-    if made.reason == Reason.VALIDATION_ERROR and spec.map is not None and can_loop(snap, spec, step):
-        feedback = canon.dumps({"feedback": made.detail, "missing": []})
-        return [next_loop(snap, spec, step, now, {unit.index: feedback for unit in step.work})]
-    return [fail(step, now, made)]
+    if not made.misfits or not snap.can_loop(step):
+        return [fail(step, now, made)]
+    feedback = canon.dumps({"feedback": made.detail[: gate.FEEDBACK_CHARS], "missing": []})
+    return _loop(snap, spec, step, now, {unit.index: feedback for unit in step.work})
+
+
+def _loop(snap: Snapshot, spec: PlanStep, step: Step, now: Now, feedback: dict[int | None, bytes]) -> list[Action]:
+    if snap.halted not in (None, step.index):
+        return stop(snap, step, now, "stopped")
+    return [next_loop(snap, spec, step, now, feedback)]
 
 
 def _added(step: Step, now: Now, asked: gate.Ask) -> ev.UnitsAdded:

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from typing import Final
 
 from interlock.decide.fate import may_retry
+from interlock.decide.gate import tie_breakers
 from interlock.decide.now import Now
-from interlock.decide.quota import engine_of, unpark
+from interlock.decide.quota import unpark
+from interlock.decide.upcoming import engine_of
 from interlock.decide.values import UnresolvedError
 from interlock.decide.work import base_hash, input_hash, next_round, shared
 from interlock.model import events as ev
@@ -76,7 +78,24 @@ def _ask_again(step: Step, now: Now) -> list[ev.Event]:
         for unit in step.asked
         if unit.state is UnitState.FAILED
     ]
-    return [ev.StepMoved(at=now.at, step=step.index, state=state, round=step.round, loop=step.loop), *again]
+    return [_moved(step, now, state), *again, *_break_ties(step, now)]
+
+
+def _break_ties(step: Step, now: Now) -> list[ev.Event]:
+    units = tie_breakers(step)
+    if not units:
+        return []
+    return [
+        ev.UnitsAdded(
+            at=now.at,
+            step=step.index,
+            kind="judge",
+            round=step.round,
+            loop=step.loop,
+            state=StepState.GATING,
+            units=units,
+        )
+    ]
 
 
 def retry_left(snap: Snapshot) -> list[Step]:
@@ -100,7 +119,7 @@ def reopen(snap: Snapshot, now: Now) -> list[ev.Event]:
     Completed units stay; failed and unrun ones start a new round; unknown ones stay unknown. Raises
     UnresolvedError never: a step whose references fail simply fails again.
     """
-    events: list[ev.Event] = []
+    events = unpark(snap, now)
     for step in snap.steps:
         reopened = _REOPEN.get(step.state)
         if reopened is not None:
@@ -117,11 +136,14 @@ def grant(snap: Snapshot, now: Now, loops: int) -> list[ev.Event]:
         spec = snap.plan.steps[step.index]
         if step.state is StepState.BLOCKED and step.reason == "gate_rejected" and isinstance(spec.target, Prompt):
             events.append(ev.LoopsGranted(at=now.at, step=step.index, more=loops))
-            moved = ev.StepMoved(at=now.at, step=step.index, state=StepState.GATING, round=step.round, loop=step.loop)
-            events.append(moved)
+            events.append(_moved(step, now, StepState.GATING))
     if not events or snap.run.state is RunState.ACTIVE:
         return events
     return [_activate(snap, now), *events]
+
+
+def _moved(step: Step, now: Now, state: StepState) -> ev.StepMoved:
+    return ev.StepMoved(at=now.at, step=step.index, state=state, round=step.round, loop=step.loop)
 
 
 def _activate(snap: Snapshot, now: Now) -> ev.RunMoved:
@@ -130,7 +152,7 @@ def _activate(snap: Snapshot, now: Now) -> ev.RunMoved:
 
 def _reopen_failed(snap: Snapshot, step: Step, now: Now) -> list[ev.Event]:
     if not step.work:
-        return [ev.StepMoved(at=now.at, step=step.index, state=StepState.PENDING, round=step.round, loop=step.loop)]
+        return [_moved(step, now, StepState.PENDING)]
     again = [unit for unit in step.work if unit.state in (UnitState.FAILED, UnitState.NOT_RUN)]
     hashes = _hashes(snap, snap.plan.steps[step.index], again)
     units = next_round(step, again, hashes)
@@ -143,7 +165,7 @@ def _reopen_blocked(snap: Snapshot, step: Step, now: Now) -> list[ev.Event]:
     if step.reason == "gate_rejected":
         return _reopen_failed(snap, step, now)
     if step.reason == "module_changed":
-        return [ev.StepMoved(at=now.at, step=step.index, state=StepState.RUNNING, round=step.round, loop=step.loop)]
+        return [_moved(step, now, StepState.RUNNING)]
     return []
 
 
