@@ -113,8 +113,7 @@ def _halted(snap: Snapshot) -> int | None:
     stopping = [
         step
         for step in snap.steps
-        if step.state is StepState.FAILED
-        or (step.first_failure is not None and snap.plan.steps[step.index].on_error == "fail")
+        if step.state is StepState.FAILED or (step.first_failure is not None and snap.halts(step, step.first_failure))
     ]
     own = [step for step in stopping if step.reason != "stopped"]
     return (own or stopping)[0].index if stopping else None
