@@ -36,7 +36,13 @@ def chunk(session: str, text: str) -> None:
 def ask_permission(session: str, kind: str, path: str) -> str:
     call = {"toolCallId": "1", "title": f"{kind} {path}", "kind": kind, "locations": [{"path": path}]}
     options = [{"optionId": "y", "kind": "allow_once"}, {"optionId": "n", "kind": "reject_once"}]
-    say({"id": 900, "method": "session/request_permission", "params": {"sessionId": session, "toolCall": call, "options": options}})
+    say(
+        {
+            "id": 900,
+            "method": "session/request_permission",
+            "params": {"sessionId": session, "toolCall": call, "options": options},
+        }
+    )
     outcome = hear()["result"]["outcome"]
     return str(outcome.get("optionId", "cancelled"))
 
@@ -86,7 +92,12 @@ def turn(number: int, session: str, prompt: str) -> None:
         chunk(session, os.environ.get(rest, "absent"))
     else:
         chunk(session, f"echo: {prompt}")
-    say({"id": number, "result": {"stopReason": stop, "usage": {"inputTokens": 10, "outputTokens": 2, "cachedReadTokens": 5}}})
+    say(
+        {
+            "id": number,
+            "result": {"stopReason": stop, "usage": {"inputTokens": 10, "outputTokens": 2, "cachedReadTokens": 5}},
+        }
+    )
 
 
 def main() -> None:
