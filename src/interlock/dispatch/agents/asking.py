@@ -53,7 +53,7 @@ def ask_of(
     )
 
 
-def prompt_of(request: Request, chosen: Adapter, *, cold: bool) -> str:
+def prompt_of(request: Request, chosen: Adapter | LiveAdapter, *, cold: bool) -> str:
     """Return the text to send: outside of the session that was asked for, one that stands by itself."""
     text = (request.cold_prompt if cold else None) or request.prompt or ""
     schema = request.job.call.schema_json if request.job.call is not None else None
