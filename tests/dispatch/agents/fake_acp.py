@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 sessions: list[str] = []
@@ -36,12 +37,18 @@ def chunk(session: str, text: str) -> None:
 def ask_permission(session: str, kind: str, path: str) -> str:
     call = {"toolCallId": "1", "title": f"{kind} {path}", "kind": kind, "locations": [{"path": path}]}
     options = [{"optionId": "y", "kind": "allow_once"}, {"optionId": "n", "kind": "reject_once"}]
-    say({"id": 900, "method": "session/request_permission", "params": {"sessionId": session, "toolCall": call, "options": options}})
+    say(
+        {
+            "id": 900,
+            "method": "session/request_permission",
+            "params": {"sessionId": session, "toolCall": call, "options": options},
+        }
+    )
     outcome = hear()["result"]["outcome"]
     return str(outcome.get("optionId", "cancelled"))
 
 
-def turn(number: int, session: str, prompt: str) -> None:
+def turn(number: int, session: str, prompt: str) -> None:  # noqa: C901, PLR0912 - a branch for each word
     word, _, rest = prompt.partition(" ")
     stop = "end_turn"
     if word == "tool":
@@ -75,8 +82,7 @@ def turn(number: int, session: str, prompt: str) -> None:
             message = hear()
             if message.get("method") == "session/cancel" and rest != "for-ever":
                 stop = "cancelled"
-                with open("cancelled", "w", encoding="utf-8") as file:
-                    file.write(session)
+                Path("cancelled").write_text(session, "utf-8")
                 break
     elif word == "pid":
         chunk(session, str(os.getpid()))
@@ -86,7 +92,12 @@ def turn(number: int, session: str, prompt: str) -> None:
         chunk(session, os.environ.get(rest, "absent"))
     else:
         chunk(session, f"echo: {prompt}")
-    say({"id": number, "result": {"stopReason": stop, "usage": {"inputTokens": 10, "outputTokens": 2, "cachedReadTokens": 5}}})
+    say(
+        {
+            "id": number,
+            "result": {"stopReason": stop, "usage": {"inputTokens": 10, "outputTokens": 2, "cachedReadTokens": 5}},
+        }
+    )
 
 
 def main() -> None:

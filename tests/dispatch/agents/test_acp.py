@@ -136,7 +136,10 @@ def test_a_stop_that_is_not_the_end_of_a_turn_is_no_answer(desk: Desk, stop: str
 
 
 def test_an_error_passed_off_as_text_fails_even_after_chatter(desk: Desk) -> None:
-    said = ["Info: Request failed due to a transient API error. Retrying...", "Error: Authentication failed (HTTP 401)."]
+    said = [
+        "Info: Request failed due to a transient API error. Retrying...",
+        "Error: Authentication failed (HTTP 401).",
+    ]
     outcome = ask(desk, f"text {json.dumps(said)}")
     assert outcome.reason is Reason.LLM_AUTH
     assert outcome.error == "an error was passed off as the answer: Error: Authentication failed (HTTP 401)."
@@ -147,13 +150,13 @@ def test_an_error_passed_off_as_text_fails_even_after_chatter(desk: Desk) -> Non
 def test_an_agent_that_exits_in_the_middle_fails_with_what_it_said(desk: Desk) -> None:
     outcome = ask(desk, "exit")
     assert (outcome.reason, outcome.answered) == (Reason.KILLED, False)
-    assert outcome.error == (
-        "the agent ended in the middle: it closed its output (exit code 3): boom on stderr"
-    )
+    assert outcome.error == ("the agent ended in the middle: it closed its output (exit code 3): boom on stderr")
 
 
 def test_a_program_that_does_not_speak_acp_is_no_agent(desk: Desk) -> None:
-    silent = EngineSettings(name="coder", kind="agent", driver="acp", command=("sh", "-c", "echo no such flag >&2; exit 2"))
+    silent = EngineSettings(
+        name="coder", kind="agent", driver="acp", command=("sh", "-c", "echo no such flag >&2; exit 2")
+    )
     outcome = ask(desk, "hi", silent)
     assert (outcome.reason, outcome.answered) == (Reason.SPAWN_FAILED, True)
     assert outcome.error.startswith("the agent does not speak ACP: ")
@@ -184,7 +187,9 @@ def test_a_cancelled_prompt_is_cancelled_politely_and_nothing_of_it_is_left(desk
     assert not runs(process.pid)
 
 
-@pytest.mark.parametrize(("limit", "reason"), [("timeout_ms", Reason.TIMEOUT), ("idle_timeout_ms", Reason.IDLE_TIMEOUT)])
+@pytest.mark.parametrize(
+    ("limit", "reason"), [("timeout_ms", Reason.TIMEOUT), ("idle_timeout_ms", Reason.IDLE_TIMEOUT)]
+)
 def test_a_prompt_that_takes_too_long_or_is_silent_is_ended(desk: Desk, limit: str, reason: Reason) -> None:
     changes: dict[str, Any] = {limit: 1_500}
     outcome = ask(desk, "hang", **changes)
