@@ -45,7 +45,9 @@ class GeminiApi:
             http_options=types.HttpOptions(
                 base_url=base_url or OFFICIAL,
                 httpx_client=line.http,
+                # for the SDK's other halves, which would read all certificates again for each thread
                 httpx_async_client=_nobodys_client(),
+                async_client_args={"ssl": trust()},
                 retry_options=types.HttpRetryOptions(attempts=1),
             ),
         )
@@ -86,7 +88,7 @@ class GeminiApi:
 
 @functools.cache
 def _nobodys_client() -> Any:  # noqa: ANN401 - a class of an extra that may be absent
-    """The SDK makes one for its other half if it is given none, at the price of reading all certificates again."""
+    """A client that is never opened."""
     import httpx2  # noqa: PLC0415 - comes with the extra, and is slow to load
 
     return httpx2.AsyncClient(verify=trust())
