@@ -41,7 +41,14 @@ def executor(tmp_path: Path, model_server: FakeLLM) -> Iterator[LocalExecutor]:
 
 
 def request(folder: Path, target: Target, **changes: Any) -> Request:
-    job: dict[str, Any] = {"key": "job", "run_id": "run", "step_id": "step", "step": 0, "cwd": str(folder), "shell": ("sh", "-c")}
+    job: dict[str, Any] = {
+        "key": "job",
+        "run_id": "run",
+        "step_id": "step",
+        "step": 0,
+        "cwd": str(folder),
+        "shell": ("sh", "-c"),
+    }
     return Request(
         job=Job(target=target, **(job | changes)),
         dispatch=uuid.uuid4().hex,

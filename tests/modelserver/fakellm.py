@@ -2,7 +2,8 @@
 
 In process: `with FakeLLM() as server: server.url; server.script(step, ..); server.log()`; alone: `python -m
 tests.modelserver.fakellm --port-file P`, then `POST /__script {"steps": [..], "default": step}`, `GET /__log?body=1`,
-`POST /__reset`. Keys of a step, all optional: `match` (regex on the newest user text, or `model:`/`api:REGEX`), `times`
+`POST /__reset`. Keys of a step, all optional: `match` (regex on the newest user text, or `model:`/`api:`/`any:REGEX`; any: user text),
+`times`
 | `echo`, `text`, `json` (as text, or through the client's structured-output tool), `tool` {name ("shell": the client's
 own), input} | `status`, `retry_after`, `headers`, `error` (fields of the error body) | `delay`, `chunk_delay` (seconds),
 `cut` (the answer dies half-way), `hang` (never answers), `stop` ("length"), `usage` {in, out, cached}.

@@ -89,7 +89,7 @@ def parsed(raw: str) -> Any:
 def fits(match: str | None, call: Call) -> bool:
     if not match:
         return True
-    for prefix, subject in (("model:", call.model), ("api:", call.api)):
+    for prefix, subject in (("model:", call.model), ("api:", call.api), ("any:", "\n".join(call.users))):
         if match.startswith(prefix):
             return re.search(match.removeprefix(prefix), subject or "", re.DOTALL) is not None
     return re.search(match, call.user, re.DOTALL) is not None

@@ -123,7 +123,7 @@ class CommandRunner:
         self._launcher.forget(job_key)
         with self._lock:
             dispatches = self._dispatches.pop(job_key, None)
-        return end_strays(self._marker, dispatches) if dispatches else 0
+        return end_strays(self._marker, dispatches.__contains__) if dispatches else 0
 
     def close(self) -> None:
         """End everything that is left. Idempotent."""
@@ -136,7 +136,9 @@ class CommandRunner:
             self._queue.put(None)
         for thread in self._threads:
             thread.join(_JOIN_S)
-        end_strays(self._marker, set().union(*self._dispatches.values()))
+        dispatches = set[str]().union(*self._dispatches.values())
+        if dispatches:
+            end_strays(self._marker, dispatches.__contains__)
         self._dispatches.clear()
         if self._owns_reaper:
             self._reaper.close()

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Final
 
 from interlock.dispatch.base import EngineSettings, Job, Outcome, Report, Request
 from interlock.dispatch.clean_env import clean
+from interlock.dispatch.leftovers import end_strays
 from interlock.dispatch.log import RunLog
-from interlock.dispatch.markers import Marker
+from interlock.dispatch.markers import Marker, step_of
 from interlock.dispatch.process import CommandRunner
 from interlock.dispatch.python import PythonPool
 from interlock.dispatch.python_link import Interpreter
@@ -73,6 +74,8 @@ class LocalExecutor:
         self._woken = False
         self._closed = False
         self._used_python = False
+        self._command_jobs: dict[int, set[str]] = {}
+        self._python_steps: set[int] = set()
         self._pace_s = 0.0
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poller = select.epoll()
@@ -106,7 +109,9 @@ class LocalExecutor:
                 self._prompt_runner().start(request)
             elif _is_function(request.job):
                 self._pool.start(request, now, now_ms)
+                self._python_steps.add(request.job.step)
             else:
+                self._command_jobs.setdefault(request.job.step, set()).add(request.job.key)
                 self._commands.start(request)
         self._pool.take_back()
 
@@ -199,6 +204,14 @@ class LocalExecutor:
         if self._prompts is not None:
             self._prompts.cancel(dispatches, grace_s)
         self._pool.cancel(None if dispatches is None else frozenset(dispatches), grace_s)
+
+    def tidy(self, step: int) -> None:
+        """End what the step's attempts left running outside of their groups."""
+        for key in self._command_jobs.pop(step, ()):
+            self._commands.end_strays(key)
+        if step in self._python_steps:
+            self._python_steps.discard(step)
+            end_strays(self._marker, lambda dispatch: step_of(dispatch) == step)
 
     def wake(self) -> None:
         """Make `wait` return."""

@@ -42,6 +42,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """Absolute."""
     folder: str
     """Absolute; private to the attempt, removed after it. `Launch.files` are written there."""
+    state: str = ""
+    """Absolute; private to the engine in this project, kept from run to run. `Launch.state_files` are written there."""
     new_session: str
     """A UUID of this attempt alone, for CLIs that let the caller choose their session's id."""
     session: str | None = None
@@ -83,6 +85,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """Added to, or put in place of, what it inherits."""
     files: dict[str, bytes] = {}
     """Written into `Ask.folder` first, by name."""
+    state_files: dict[str, bytes] = {}
+    """Written into `Ask.state` first, by relative path, where they differ from what is there."""
     notices: tuple[str, ...] = ()
     continues_session: bool = False
     """It goes on in `Ask.session`; False with a session asked for means that it starts cold."""
