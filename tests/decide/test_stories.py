@@ -13,7 +13,7 @@ from interlock.model.plan import Command
 from interlock.model.run import Step, Unit
 from interlock.model.states import Reason, RunState, StepState, UnitState
 from interlock.testing.build import aborted, check, failed, ok, over, plan, step
-from interlock.testing.simulate import Simulation, simulate, snapshot
+from interlock.testing.simulate import Simulation, simulate
 
 PROBE = Command(text="ask")
 EXTERNAL = plan(step("a", effects="external", probe=PROBE), step("b"))
