@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 sessions: list[str] = []
@@ -47,7 +48,7 @@ def ask_permission(session: str, kind: str, path: str) -> str:
     return str(outcome.get("optionId", "cancelled"))
 
 
-def turn(number: int, session: str, prompt: str) -> None:
+def turn(number: int, session: str, prompt: str) -> None:  # noqa: C901, PLR0912 - a branch for each word
     word, _, rest = prompt.partition(" ")
     stop = "end_turn"
     if word == "tool":
@@ -81,8 +82,7 @@ def turn(number: int, session: str, prompt: str) -> None:
             message = hear()
             if message.get("method") == "session/cancel" and rest != "for-ever":
                 stop = "cancelled"
-                with open("cancelled", "w", encoding="utf-8") as file:
-                    file.write(session)
+                Path("cancelled").write_text(session, "utf-8")
                 break
     elif word == "pid":
         chunk(session, str(os.getpid()))
