@@ -68,7 +68,9 @@ def judged() -> Iterator[ev.Event]:
     again = ev.NewUnit(2, "s:w0~l2", 0, b"0", "h", None, b'{"feedback":"more","missing":["x"]}', "s0")
     yield ev.StepStarted(at=60, step=0, round=1, loop=2, units=(again,))
     yield from (prompted(2), told(2), b.asked(THIS, THIS, THIS, first=3, kind="judge", loop=2))
-    yield from (prompted(3, engine="fast"), b.finished(3, verdict="pass"), prompted(4, engine="fast"), b.failed(4))
+    yield from (prompted(3, engine="fast"), b.finished(3, verdict="pass"))
+    yield from (prompted(4, engine="fast"), b.failed(4, retries=3, asks=1))
+    yield ev.UnitMoved(at=61, step=0, unit=4, state=UnitState.PENDING)
     yield b.asked(THIS, first=6, kind="approval", loop=2)
     yield ev.LoopsGranted(at=61, step=0, more=2)
 
