@@ -153,7 +153,7 @@ def test_a_call_over_tls_is_broken_off_too(tmp_path: Path, monkeypatch: pytest.M
         thread.start()
         line = Line()
         api = OpenAiApi(f"https://localhost:{server.getsockname()[1]}/v1", "k", line)
-        breaker = threading.Thread(target=lambda: got.wait(20) and line.interrupt())
+        breaker = threading.Thread(target=break_off, args=(line, got))
         breaker.start()
         began = time.monotonic()
         with pytest.raises(Exception, match="Connection error"):
@@ -163,6 +163,11 @@ def test_a_call_over_tls_is_broken_off_too(tmp_path: Path, monkeypatch: pytest.M
         breaker.join(20)
         thread.join(20)
     trust.cache_clear()
+
+
+def break_off(line: Line, got: threading.Event) -> None:
+    got.wait(20)
+    line.interrupt()
 
 
 def hold(server: socket.socket, context: ssl.SSLContext, got: threading.Event) -> None:
