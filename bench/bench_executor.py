@@ -18,8 +18,8 @@ from interlock.dispatch.base import Job, Outcome, Request
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import Marker
 from interlock.dispatch.redact_base import NullRedactor, ResolvedEnv
-from interlock.model.plan import PythonFunction
 from interlock.driver.local import LocalExecutor
+from interlock.model.plan import PythonFunction
 
 MODULE = "def nothing(context):\n    return None\n"
 

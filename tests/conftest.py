@@ -6,6 +6,10 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from tests.e2e.report import pytest_terminal_summary
+from tests.modelserver.fixture import model_server
+
+__all__ = ["model_server", "own_home", "pytest_terminal_summary"]
 
 
 @pytest.fixture(scope="session", autouse=True)

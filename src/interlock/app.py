@@ -6,30 +6,35 @@ InterlockError with a next step; none prints.
 
 from __future__ import annotations
 
-import json
 import os
+import pwd
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import msgspec
 
 from interlock.decide import reopen
+from interlock.decide.estimate import Estimate
+from interlock.decide.now import Now
 from interlock.decide.preview import StepPlan, preview
 from interlock.decide.requests import raises as raise_events
-from interlock.decide.schedule import Now
 from interlock.dispatch.identity import alive, identify, pid_namespace
 from interlock.dispatch.leftovers import end_leftovers
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import VARIABLE, Marker
 from interlock.dispatch.secrets import EnvResolver
+from interlock.driver.asking import ask
 from interlock.driver.birth import new_run, new_run_id
 from interlock.driver.clock import SystemClock
 from interlock.driver.configuration import require_config
 from interlock.driver.doctor import Check, check_host
 from interlock.driver.drive import World, drive
+from interlock.driver.engines import settings_of
+from interlock.driver.estimating import estimate_of
 from interlock.driver.executor import Executor
 from interlock.driver.gc import GcReport, collect
 from interlock.driver.jobs import module_hash
@@ -49,19 +54,18 @@ from interlock.model.run import Lease, RunInfo, Snapshot
 from interlock.model.states import RunState
 from interlock.plan.config import Config
 from interlock.plan.freeze import freeze, thaw
-from interlock.store.base import RequestKind, Store
+from interlock.store.base import Store
 from interlock.store.sqlite import SqliteStore
 
 CommitHook = Callable[[str], None]
-_ANSWER_S = 30.0
-_POLL_S = 0.1
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
-    """What `plan` shows: the plan's hash and, step by step, what would run, be reused or asked."""
+    """What `plan` shows: the plan's hash, step by step what would run, be reused or asked, and what it may cost."""
 
     plan_hash: str
     steps: tuple[StepPlan, ...]
+    estimate: Estimate
 
 
 class App:
@@ -135,11 +139,11 @@ class App:
         if path.suffix == ".md" or path.is_file():
             plan = self._compile(path, None)
             _, plan_hash = freeze(plan)
-            info = RunInfo(id="preview", params=self._params(plan, params)[0])
-            return Preview(plan_hash=plan_hash, steps=preview(Snapshot(plan, info)))
-        run_id = self.find(str(target))
-        snap, plan_hash = self.snapshot(run_id)
-        return Preview(plan_hash=plan_hash, steps=preview(snap))
+            snap = Snapshot(plan, RunInfo(id="preview", params=self._params(plan, params)[0]))
+        else:
+            snap, plan_hash = self.snapshot(self.find(str(target)))
+        steps = preview(snap)
+        return Preview(plan_hash=plan_hash, steps=steps, estimate=estimate_of(snap.plan, steps, self.store))
 
     def snapshot(self, run_id: str) -> tuple[Snapshot, str]:
         """Return the run as its driver would see it, and its plan's hash. Raises PlanError."""
@@ -198,11 +202,15 @@ class App:
         run_id: str,
         *,
         raises: Mapping[str, float] = {},
+        loops: int = 0,
         accept_changes: bool = False,
         timeout_s: float | None = None,
         on_event: Observer | None = None,
     ) -> Result:
-        """Reopen a failed, abandoned or rejected run and drive on, with raised ceilings and accepted changes."""
+        """Reopen a failed, abandoned or rejected run and drive on.
+
+        `raises` are ceilings by name, `loops` more feedback loops for prompts whose gate rejected them.
+        """
         state = RunState(self.store.run(run_id).state)
         if state is RunState.COMPLETED:
             raise UsageError(
@@ -211,6 +219,8 @@ class App:
         openings: list[Opening] = [lambda _snap, now: raise_events(dict(raises), now)]
         if accept_changes:
             openings.append(_accept)
+        if loops:
+            openings.append(lambda snap, now: reopen.grant(snap, now, loops))
         openings.append(reopen.reopen)
         return self._drive(run_id, openings, timeout_s, on_event)
 
@@ -219,7 +229,7 @@ class App:
         row = self.store.run(run_id)
         if row.state in (RunState.COMPLETED, RunState.ABANDONED):
             raise UsageError("run-ended", f"run {run_id} is {row.state}", "there is nothing to stop")
-        return self._ask(run_id, "abandon", {})
+        return result_of(ask(self._world(), run_id, "abandon", {}, _user()))
 
     def resolve(self, run_id: str, unit_id: str, *, done: bool, result_json: str | None = None) -> Result:
         """Answer for a unit whose outside effect is unknown: done (with its result), or to be run again."""
@@ -231,7 +241,21 @@ class App:
                 raise UsageError(
                     "result-not-json", f"--result is not JSON: {error}", "quote it: --result '\"text\"'"
                 ) from error
-        return self._ask(run_id, "resolve", payload)
+        return result_of(ask(self._world(), run_id, "resolve", payload, _user()))
+
+    def approve(self, run_id: str, target: str | None = None, *, note: str = "", override: bool = False) -> Result:
+        """Pass a gate that waits for a person; with `override`, one that a check or judge rejected or can't judge.
+
+        `target` is a step's or gate unit's id; None takes the only one there is. The verdict holds for the artifact
+        as it is now. The run goes on with `run_id`, or at once under a live driver.
+        """
+        payload = {"target": target, "note": note, "override": override, "by": _user()}
+        return result_of(ask(self._world(), run_id, "approve", payload, _user()))
+
+    def reject(self, run_id: str, target: str | None = None, *, note: str = "") -> Result:
+        """Reject what waits at a gate: one more loop with the note as feedback where the step can loop, else failed."""
+        payload = {"target": target, "note": note, "by": _user()}
+        return result_of(ask(self._world(), run_id, "reject", payload, _user()))
 
     def gc(self, *, older_than_ms: int, dry_run: bool = False) -> GcReport:
         """Remove runs that ended longer ago than that, with their logs, and artifacts nothing refers to."""
@@ -329,6 +353,7 @@ class App:
             marker=marker,
             log=RunLog(self.project.logs / f"{lease.run_id}.log"),
             scratch=self.project.state_dir / "tmp",
+            settings=settings_of(self.config, plan.engines),
         )
 
     def _host(self) -> Host:
@@ -336,28 +361,6 @@ class App:
         if process is None:
             raise InterlockError("no-identity", "this process cannot be told from others here", "see interlock doctor")
         return Host(process, pid_namespace(), socket.gethostname())
-
-    def _ask(self, run_id: str, kind: RequestKind, payload: dict[str, Any]) -> Result:
-        """Append a request; a live driver applies it within a second, else this process does."""
-        store = self._open()
-        request = store.request(run_id, kind, json.dumps(payload).encode(), _user(), self._clock.wall_ms())
-        deadline = time.monotonic() + _ANSWER_S
-        while True:
-            try:
-                self._drive(run_id, [], None, None, settle_only=True)
-            except LeaseHeldError:
-                time.sleep(_POLL_S)
-            outcome = next(row.outcome for row in store.requests(run_id, open_only=False) if row.id == request)
-            if outcome == "applied":
-                return result_of(run_info(store.run(run_id)))
-            if outcome is not None:
-                raise UsageError("request-refused", outcome, f"see its units: interlock units {run_id}")
-            if time.monotonic() >= deadline:
-                raise LeaseHeldError(
-                    "request-pending",
-                    f"the driver of run {run_id} has not acted on it yet; it stays asked for",
-                    f"look again: interlock status {run_id}",
-                )
 
 
 def _go_on(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
@@ -380,7 +383,9 @@ def _ignore(_events: Sequence[ev.Event], _snap: Snapshot) -> None:
 
 
 def _user() -> str:
-    return os.environ.get("USER") or str(os.getuid())
+    with suppress(KeyError):
+        return pwd.getpwuid(os.getuid()).pw_name
+    return str(os.getuid())
 
 
 def open_project(project: str | Path | None = None) -> App:

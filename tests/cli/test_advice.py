@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import importlib
+import re
 from typing import Any
 
 import pytest
 
 from interlock.cli.program import COMMANDS
-from interlock.views.advice import next_commands
+from interlock.views.advice import Asked, Gate, Next, next_commands
+from interlock.views.facts import PlanFacts, plan_facts
+
+PROMPT = plan_facts(b'{"steps":[{"id":"one","target":{"type":"prompt","text":"x"}}]}')
+COMMAND = plan_facts(b'{"steps":[{"id":"one","target":{"type":"command","argv":["x"]}}]}')
+OVERRIDE = 'interlock approve 01JDRUN one --override --note "..."'
+BLOCKED = {"state": "blocked", "outcome": None}
+
+
+def commands(found: list[Next]) -> list[str]:
+    """The commands alone, after a check that each exists with the options it is given."""
+    for entry in found:
+        _, name, *rest = entry.command.split()
+        assert name in COMMANDS
+        command = importlib.import_module(f"interlock.cli.commands.{name}").command
+        known = {flag for param in command.params for flag in param.opts}
+        flags = {flag for word in rest for flag in word.split("|") if re.match("--[a-z]", flag)}
+        assert flags <= known
+    return [entry.command for entry in found]
 
 
 @pytest.mark.parametrize(
@@ -25,32 +45,120 @@ from interlock.views.advice import next_commands
         ),
         (
             {"state": "failed", "reason": "budget_exceeded"},
-            {"state": "failed", "reason": "budget_exceeded", "detail": "the ceiling max_duration was reached"},
-            ["interlock resume 01JDRUN --raise max_duration=N", "interlock units 01JDRUN --state failed"],
+            {"state": "failed", "reason": "budget_exceeded", "detail": "the ceiling max_cost_usd was reached"},
+            ["interlock resume 01JDRUN --raise max_cost_usd=N", "interlock units 01JDRUN --state failed"],
         ),
-        ({"state": "blocked"}, {"state": "blocked", "reason": "check_unavailable"}, ["interlock run 01JDRUN"]),
-        ({"state": "blocked"}, {"state": "blocked", "reason": "gate_rejected"}, ["interlock resume 01JDRUN"]),
         (
-            {"state": "blocked"},
-            {"state": "blocked", "reason": "module_changed"},
-            ["interlock resume 01JDRUN --accept-changes"],
+            {"state": "failed", "reason": "llm_auth"},
+            {"state": "failed", "reason": "llm_auth"},
+            ["interlock doctor", "interlock resume 01JDRUN", "interlock units 01JDRUN --state failed"],
         ),
+        (BLOCKED, {"state": "blocked", "reason": "check_unavailable"}, ["interlock run 01JDRUN", OVERRIDE]),
+        (
+            BLOCKED,
+            {"state": "blocked", "reason": "judge_unavailable"},
+            ["interlock run 01JDRUN", "interlock doctor", OVERRIDE],
+        ),
+        (BLOCKED, {"state": "waiting", "reason": "llm_quota"}, ["interlock run 01JDRUN"]),
+        (BLOCKED, {"state": "blocked", "reason": "module_changed"}, ["interlock resume 01JDRUN --accept-changes"]),
+        (BLOCKED, {"state": "blocked", "reason": "a reason of a later version"}, ["interlock run 01JDRUN"]),
     ],
 )
 def test_a_person_is_told_a_command_that_moves_the_run_on(
     rows: Any, run: dict[str, Any], step: dict[str, Any], said: list[str]
 ) -> None:
-    given = next_commands(rows.run(**{"outcome": None, **run}), [rows.step(**step)])
-    assert given == said
-    assert all(command.split()[1] in COMMANDS for command in given)
+    assert commands(next_commands(rows.run(**{"outcome": None, **run}), [rows.step(**step)], PlanFacts())) == said
+
+
+def test_a_rejected_prompt_may_try_again_or_pass_on_a_person_s_verdict(rows: Any) -> None:
+    step = rows.step(state="blocked", reason="gate_rejected")
+    assert commands(next_commands(rows.run(**BLOCKED), [step], PROMPT)) == [
+        "interlock resume 01JDRUN --loops +1",
+        'interlock reject 01JDRUN one --note "..."',
+        'interlock approve 01JDRUN one --override --note "..."',
+    ]
+
+
+def test_a_rejected_command_can_only_be_checked_again_or_overruled(rows: Any) -> None:
+    step = rows.step(state="blocked", reason="gate_rejected")
+    assert next_commands(rows.run(**BLOCKED), [step], COMMAND) == [
+        Next("interlock resume 01JDRUN", "ask the gate again, once what it looks at has changed"),
+        Next('interlock approve 01JDRUN one --override --note "..."', "let it pass on your own verdict"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("facts", "after"), [(PROMPT, "let it try once more with your note"), (COMMAND, "fail the step")]
+)
+def test_who_must_approve_is_told_what_to_read_and_both_answers(rows: Any, facts: PlanFacts, after: str) -> None:
+    step = rows.step(state="blocked", reason="approval_needed")
+    asked = Asked(approvals={0: (Gate("one.gate:l1"),)})
+    found = next_commands(rows.run(**BLOCKED), [step], facts, asked)
+    assert commands(found)
+    assert found == [
+        Next("interlock status 01JDRUN --artifact one", "read what it made"),
+        Next("interlock approve 01JDRUN one", "let it pass"),
+        Next('interlock reject 01JDRUN one --note "..."', after),
+    ]
+
+
+def test_items_that_are_approved_alone_are_each_named(rows: Any) -> None:
+    step = rows.step(state="blocked", reason="approval_needed")
+    asked = Asked(approvals={0: (Gate("one.gate:aa:l1", "a.py"), Gate("one.gate:bb:l1", "b.py"))}, more={0: 1_200})
+    found = next_commands(rows.run(**BLOCKED), [step], PROMPT, asked)
+    assert commands(found)
+    assert found == [
+        Next("interlock status 01JDRUN --artifact one", "read what it made"),
+        Next("interlock approve 01JDRUN one", "let every item that waits pass"),
+        Next("interlock approve 01JDRUN one.gate:aa:l1", "let item a.py pass"),
+        Next("interlock approve 01JDRUN one.gate:bb:l1", "let item b.py pass"),
+        Next('interlock reject 01JDRUN one.gate:aa:l1 --note "..."', "let it try once more with your note"),
+        Next("interlock units 01JDRUN --step one --all --state pending", "1,200 more wait"),
+    ]
+
+
+def test_every_blocked_step_is_answered_for(rows: Any) -> None:
+    steps = [
+        rows.step(state="blocked", reason="approval_needed"),
+        rows.step(step=1, id="two", state="blocked", reason="module_changed"),
+        rows.step(step=2, id="three", state="blocked", reason="module_changed"),
+    ]
+    assert commands(next_commands(rows.run(**BLOCKED), steps, PROMPT)) == [
+        "interlock status 01JDRUN --artifact one",
+        "interlock approve 01JDRUN one",
+        'interlock reject 01JDRUN one --note "..."',
+        "interlock resume 01JDRUN --accept-changes",
+    ]
 
 
 def test_an_unknown_effect_asks_for_an_answer_before_anything_else(rows: Any) -> None:
     blocked = rows.run(state="blocked", reason="effect_unknown")
-    assert next_commands(blocked, [rows.step(state="blocked")], ["one:solo"]) == [
+    asked = Asked(unknown={0: ("one:solo",)})
+    step = rows.step(state="blocked", reason="effect_unknown")
+    assert commands(next_commands(blocked, [step], COMMAND, asked)) == [
         "interlock resolve 01JDRUN one:solo --done|--rerun"
+    ]
+    silent = rows.step(state="blocked", reason="probe_unavailable")
+    assert commands(next_commands(blocked, [silent], COMMAND, asked)) == [
+        "interlock resolve 01JDRUN one:solo --done|--rerun",
+        "interlock run 01JDRUN",
     ]
 
 
 def test_a_run_under_way_is_to_be_watched_not_driven(rows: Any) -> None:
-    assert next_commands(rows.run(state="active"), [], live=True) == ["interlock events 01JDRUN --follow"]
+    assert commands(next_commands(rows.run(state="active"), [], PROMPT, live=True)) == [
+        "interlock events 01JDRUN --follow"
+    ]
+
+
+def test_a_run_under_way_takes_answers_but_no_second_driver(rows: Any) -> None:
+    steps = [
+        rows.step(state="blocked", reason="gate_rejected"),
+        rows.step(step=1, id="two", state="blocked", reason="check_unavailable"),
+    ]
+    assert commands(next_commands(rows.run(state="active"), steps, PROMPT, live=True)) == [
+        'interlock reject 01JDRUN one --note "..."',
+        OVERRIDE,
+        'interlock approve 01JDRUN two --override --note "..."',
+        "interlock events 01JDRUN --follow",
+    ]

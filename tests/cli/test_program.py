@@ -234,5 +234,5 @@ def test_completion_knows_the_runs(journal: Any, interlock: Interlock) -> None:
 
 
 def test_completion_knows_the_commands(interlock: Interlock) -> None:
-    done = interlock(_INTERLOCK_COMPLETE="bash_complete", COMP_WORDS="interlock re", COMP_CWORD="1")
+    done = interlock(_INTERLOCK_COMPLETE="bash_complete", COMP_WORDS="interlock res", COMP_CWORD="1")
     assert done.stdout.split() == ["plain,resume", "plain,resolve"]

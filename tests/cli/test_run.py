@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -96,7 +97,7 @@ def test_the_exit_code_tells_how_it_ended(
     assert said in done.stdout
     for line in done.stdout.splitlines():
         if "next: interlock resume" in line or "next: interlock run" in line:
-            again = interlock(*line.split()[2:], cwd=tmp_path)
+            again = interlock(*shlex.split(line, comments=True)[2:], cwd=tmp_path)
             assert again.returncode == code, again.stderr
 
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.decide.outcome import backoff_ms, finish, may_retry
+from interlock.decide.fate import backoff_ms, may_retry
+from interlock.decide.outcome import finish
 from interlock.decide.output import Failure, Result, extract
 from interlock.model import canon
 from interlock.model import events as ev

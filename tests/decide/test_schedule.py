@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from interlock.decide.next import next_actions
-from interlock.decide.schedule import Now, next_due, run_room, startable
+from interlock.decide.now import Now
+from interlock.decide.schedule import next_due, run_room, startable
 from interlock.model import events as ev
 from interlock.model.actions import Dispatch
 from interlock.model.outcome import Outcome
@@ -113,7 +114,7 @@ def test_max_duration_counts_driven_time_and_names_itself() -> None:
     specs = plan(step("m", map=over("params.items", concurrency=1)), budget=Budget(max_duration_ms=3))
     done = simulate(specs, lambda _s, _u: ok(), _ITEMS).snap
     assert done.run.reason == "budget_exceeded"
-    assert done.run.detail == "step 'm': the budget's max_duration_ms of 3 is used up (3)"
+    assert done.run.detail == "step 'm': the budget's max_duration of 0.003s is used up (0.003s)"
     assert (done.steps[0].counts[UnitState.COMPLETED], done.steps[0].counts[UnitState.NOT_RUN]) == (3, 7)
 
 
@@ -154,7 +155,7 @@ def test_due_units_start_earliest_first_and_none_starts_twice() -> None:
 
 
 def dispatched(snap: Snapshot, spec: PlanStep, at: int) -> list[int]:
-    found = startable(spec, snap.steps[0], Now(at=at), run_room(snap))
+    found = startable(snap, spec, snap.steps[0], Now(at=at), run_room(snap))
     reserve(snap, found)
     return [d.unit for d in found]
 

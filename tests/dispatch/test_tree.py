@@ -123,6 +123,6 @@ def test_our_own_group_is_never_signalled(monkeypatch: object) -> None:
 
 
 def test_strays_of_nothing_are_none(shop: Shop) -> None:
-    assert end_strays(shop.marker, set()) == 0
+    assert end_strays(shop.marker, lambda _dispatch: False) == 0
     assert shop.runner.end_strays("no such job") == 0
     assert marked(shop.marker.run_id) == []

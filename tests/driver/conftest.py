@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.driver.desk import Desk, real_plan
 
 from interlock.dispatch.base import Job, Outcome, Report, Request
 from interlock.dispatch.log import RunLog
@@ -16,7 +17,7 @@ from interlock.dispatch.redact_base import NullRedactor, ResolvedEnv
 from interlock.driver.local import LocalExecutor
 from interlock.model import canon
 from interlock.model.events import Process
-from interlock.model.plan import PythonFunction
+from interlock.model.plan import PythonFunction, Step
 
 BOUND_S = 30.0
 
@@ -114,3 +115,16 @@ def make_functions(tmp_path: Path) -> Iterator[Callable[..., Functions]]:
     yield make
     for functions in made:
         functions.close()
+
+
+@pytest.fixture
+def desks(tmp_path: Path) -> Iterator[Any]:
+    made: list[Desk] = []
+
+    def make(*steps: Step, params: dict[str, Any] | None = None, **settings: Any) -> Desk:
+        made.append(Desk(tmp_path, real_plan(tmp_path, *steps, **settings), params or {"items": ["a", "b", "c"]}))
+        return made[-1]
+
+    yield make
+    for desk in made:
+        desk.close()

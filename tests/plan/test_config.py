@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.model.plan import EnvGroup, SecretSource
-from interlock.plan.config import Config, check_config, effective, merge_config
+from interlock.plan.config import Config, effective, merge_config
+from interlock.plan.config_check import check_config
 from interlock.plan.config_parse import MAX_BYTES, masked, parse_config
 from interlock.plan.diagnose import render
 
@@ -153,6 +154,21 @@ def test_several_faults_are_reported_at_once() -> None:
             "unknown key 'agnt' in [engines.a]",
             "use 'kind', 'model', 'api_key', 'base_url', 'concurrency', 'reserve_tokens' or 'api'",
         ),
+        (
+            '[engines.a]\nkind = "agent"\nagent = "pi"\noutput = "json"',
+            "'output' is for agent 'command'; what 'pi' answers is known",
+            "remove it",
+        ),
+        (
+            '[engines.a]\nkind = "llm"\napi = "openai"\nbase_url = "localhost:80"',
+            "'base_url' must be an http:// or https:// address without a user, a password or a query, not 'localhost:80'",
+            "",
+        ),
+        (
+            "[run]\njudge_clip_chars = 5",
+            "'judge_clip_chars' must be a whole number from 100 to 1,000,000, not the number 5",
+            "",
+        ),
         ("[models.deep]\nclaude = 5", "'claude' must be text, not the number 5", ""),
         (
             "[limits]\nmax_items = 100001",
@@ -206,6 +222,8 @@ def test_an_api_key_that_is_no_variable_is_refused_and_never_shown() -> None:
         "TOKEN = 'hunter22",
         "password = '''hunter22'''\nb = ",
         '[run]\njournal = "postgresql://user:hunter22@host/db"',
+        '[engines.a]\nkind = "llm"\napi = "openai"\nbase_url = "https://me:hunter22@host/v1"',
+        '[engines.a]\nkind = "llm"\napi = "openai"\nbase_url = "https://host/v1?api_key=hunter22"',
         '[env.a]\nsecrets = { X = "hunter22" }',
         '[env.a]\nsecrets = { X = "hunter22", Y = 1 }\nz = 1',
         '[env]\na = { secrets = { X = "hunter22" }, zz = 1 }',
@@ -272,6 +290,46 @@ def test_names_that_lead_nowhere_are_found_in_the_merged_configuration() -> None
     assert check_config(config)[0].source_line == 'engine = "fasst"'
 
 
+def test_models_that_lead_nowhere_are_found_in_the_merged_configuration() -> None:
+    text = b"""[engines.fast]
+kind = "llm"
+api = "openai"
+model = "deep"
+[engines.plain]
+kind = "llm"
+api = "gemini"
+model = "deep"
+[models.deep]
+openai = "big-1"
+opnai = "big-2"
+claude = "big-3"
+fsat = "big-4"
+"""
+    config, _ = parse_config(text, "interlock.toml")
+    assert [(d.line, d.severity, d.message, d.hint) for d in check_config(config)] == [
+        (
+            8,
+            "error",
+            "model alias 'deep' says nothing for engine 'plain' (gemini)",
+            'add plain = "MODEL-ID" or "*" = "MODEL-ID" below [models.deep]',
+        ),
+        (11, "warning", "model alias 'deep' names 'opnai', which is no engine, agent or API", "did you mean 'openai'?"),
+        (13, "warning", "model alias 'deep' names 'fsat', which is no engine, agent or API", "did you mean 'fast'?"),
+    ]
+
+
+def test_the_vendors_own_endpoint_has_a_key_in_the_vendors_own_variable() -> None:
+    def key_of(more: str) -> str | None:
+        return parse_config(f'[engines.a]\nkind = "llm"\n{more}'.encode(), "f")[0].engines["a"].api_key
+
+    assert key_of('api = "openai"') == "OPENAI_API_KEY"
+    assert key_of('api = "anthropic"') == "ANTHROPIC_API_KEY"
+    assert key_of('api = "gemini"\nmodel = "m"') == "GEMINI_API_KEY"
+    assert key_of('api = "openai"\napi_key = "$MINE"') == "MINE"
+    assert key_of('api = "openai"\nbase_url = "http://127.0.0.1:1"') is None
+    assert parse_config(b'[engines.a]\nkind = "agent"\nagent = "codex"', "f")[0].engines["a"].api_key is None
+
+
 def test_effective_settings_have_an_origin_or_are_defaults() -> None:
     config, _ = parse_config(WHOLE, "interlock.toml")
     found = {entry.key: entry for entry in effective(config)}
@@ -288,6 +346,7 @@ def test_effective_settings_have_an_origin_or_are_defaults() -> None:
         "limits.max_result_bytes",
         "run.executor",
         "run.journal",
+        "run.judge_clip_chars",
         "run.timeout_ms",
     ]
 

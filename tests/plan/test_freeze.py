@@ -9,7 +9,7 @@ import pytest
 
 from interlock.errors import PlanError
 from interlock.model import canon
-from interlock.model.plan import FORMAT, Command, Param, Plan, Script, Step
+from interlock.model.plan import FORMAT, Command, Engine, Gate, Judge, Param, Plan, Prompt, Script, Step
 from interlock.plan.compile import compile_workflow
 from interlock.plan.config_parse import parse_config
 from interlock.plan.freeze import MAX_PLAN_BYTES, MAX_SCRIPTS_BYTES, MAX_STEPS, freeze, limit_faults, thaw
@@ -59,7 +59,23 @@ def test_the_golden_plan_uses_every_field() -> None:
         assert any(step[field] not in (None, [], False, "") for step in steps), field
     for field in Plan.__struct_fields__:
         assert stored[field] not in (None, [], ""), field
-    assert {step["target"]["type"] for step in steps if step["target"]} == {"command", "script", "python"}
+    targets = [step["target"] for step in steps if step["target"]]
+    assert {target["type"] for target in targets} == {"command", "script", "python", "prompt"}
+    gates = [step["gate"] for step in steps if step["gate"]]
+    for values, of in (
+        ([target for target in targets if target["type"] == "prompt"], Prompt),
+        (gates, Gate),
+        ([gate["judge"] for gate in gates if gate["judge"]], Judge),
+        (stored["engines"], Engine),
+    ):
+        for field in of.__struct_fields__:
+            assert any(value[field] not in (None, [], False, "", "{}") for value in values), (of, field)
+
+
+def test_the_golden_plan_holds_no_place_where_an_engine_is_reached() -> None:
+    data = (GOLDEN / "plan-format-1.json").read_bytes()
+    for unfrozen in (b"127.0.0.1", b"FAST_KEY", b"--bare", b"unused"):
+        assert unfrozen not in data
 
 
 def test_what_is_frozen_comes_back_equal() -> None:

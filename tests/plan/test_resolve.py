@@ -319,48 +319,27 @@ def test_a_probe_without_external_effects_is_warned_of() -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "body", "message", "hint"),
+    ("steps", "message", "hint"),
     [
         (
-            "- id: a",
-            "## a\nhello\n",
-            "this version dispatches commands, scripts and Python functions; step 'a' is a prompt",
-            "give the step 'run:' or 'uses:'",
-        ),
-        (
             "- { id: a, uses: ./child.md }",
-            "",
-            "this version dispatches commands, scripts and Python functions; step 'a' runs a child workflow",
+            "this version runs prompts, commands, scripts and Python functions; step 'a' runs a child workflow",
             "run it by itself: interlock run ./child.md",
         ),
         (
             "- { id: a, uses: scripts/x }",
-            "",
-            "this version dispatches commands, scripts and Python functions; step 'a' uses a library asset",
+            "this version runs prompts, commands, scripts and Python functions; step 'a' uses a library asset",
             "write './scripts/x' if it is a script beside the workflow",
         ),
         (
             "- { id: a, run: 'true', isolation: worktree }",
-            "",
             "this version works in the project's own folder; step 'a' asks for a worktree",
             "remove 'isolation: worktree'",
         ),
-        (
-            "- { id: a, run: 'true', gate: { approval: true } }",
-            "",
-            "this version's gates hold a check; step 'a' asks a person",
-            "write gate: { check: COMMAND }",
-        ),
-        (
-            "- { id: a, run: 'true', gate: { approval: true } }",
-            "## a\n### gate\nIs it good?\n",
-            "this version's gates hold a check; step 'a' asks a judge and a person",
-            "write gate: { check: COMMAND }",
-        ),
     ],
 )
-def test_what_this_version_lacks_gets_one_error(steps: str, body: str, message: str, hint: str) -> None:
-    assert faults(steps, body=body) == [("not-supported-yet", 3, message, hint)]
+def test_what_this_version_lacks_gets_one_error(steps: str, message: str, hint: str) -> None:
+    assert faults(steps) == [("not-supported-yet", 3, message, hint)]
 
 
 def test_a_merge_is_refused_together_with_its_worktrees() -> None:
@@ -368,16 +347,6 @@ def test_a_merge_is_refused_together_with_its_worktrees() -> None:
     found = faults(steps + "  run: 'true'\n  isolation: worktree")
     assert [(code, line) for code, line, _, _ in found] == [("not-supported-yet", 5), ("not-supported-yet", 7)]
     assert found[0][2] == "this version reduces with 'collect' and 'vote'; step 'b' asks for 'merge'"
-
-
-def test_unknown_engines_are_told_even_where_prompts_cannot_run() -> None:
-    found = faults("- { id: a, engine: fats, gate: { judge: fasst } }", body="## a\nhi\n### gate\ngood\n")
-    assert [(code, message, hint) for code, _, message, hint in found if code == "unknown-engine"] == [
-        ("unknown-engine", "no engine is named 'fats'", "did you mean 'fast'?"),
-        ("unknown-engine", "no engine is named 'fasst'", "did you mean 'fast'?"),
-    ]
-    unconfigured = faults("- { id: a, engine: x }", body="## a\nhi\n", config="")
-    assert unconfigured[1][3] == "add [engines.x] to interlock.toml"
 
 
 def test_resources_do_nothing_here() -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.run import Lease
 from interlock.model.states import AttemptState, Reason, RunState, StepState, UnitState
-from interlock.store.base import NewRun, NewStep, Store
+from interlock.store.base import NewRun, NewStep, Stage, Store
 
 RUN = "20300101-r1"
+Gate = tuple[Stage | Literal["each"], ...]
+"""What a gate holds, and whether it looks at each item."""
 PROCESS = ev.Process(4242, 777, "5f0c2e2e-boot")
 
 
@@ -29,7 +31,7 @@ def lease(run_id: str = RUN, holder: str = "h1", term: int = 1, **changes: Any) 
     return Lease(run_id=run_id, holder=holder, term=term, **{**fields, **changes})
 
 
-def new_run(run_id: str = RUN, gates: tuple[str, ...] = ("none",), **changes: Any) -> NewRun:
+def new_run(run_id: str = RUN, gates: tuple[Gate, ...] = ((),), **changes: Any) -> NewRun:
     fields: dict[str, Any] = {
         "workflow": "w.md",
         "plan_hash": "sha256:plan",
@@ -37,11 +39,14 @@ def new_run(run_id: str = RUN, gates: tuple[str, ...] = ("none",), **changes: An
         "params_json": b'{"p":1}',
         "created_at": 1,
     }
-    steps = tuple(NewStep(id=f"s{i}", gate=gate) for i, gate in enumerate(gates))  # type: ignore[arg-type]
+    steps = tuple(
+        NewStep(id=f"s{i}", stages=tuple(stage for stage in gate if stage != "each"), each="each" in gate)
+        for i, gate in enumerate(gates)
+    )
     return NewRun(id=run_id, steps=steps, **{**fields, **changes})
 
 
-def begin(store: Store, units: int = 1, gate: str = "none") -> Lease:
+def begin(store: Store, units: int = 1, gate: Gate = ()) -> Lease:
     """A run whose one step has begun with so many units."""
     mine = lease()
     store.create_run(new_run(gates=(gate,)), mine)
@@ -99,6 +104,10 @@ def failed(unit: int, number: int = 1, step: int = 0, **changes: Any) -> ev.Atte
     return finished(unit, number, step, **{**fields, **changes})
 
 
+def approved(unit: int, subject: str, verdict: ev.Verdict = "pass", step: int = 0, **changes: Any) -> ev.Approved:
+    return ev.Approved(at=55, step=step, unit=unit, by="ann", verdict=verdict, subject=subject, **changes)
+
+
 def waiting(unit: int, number: int = 1, step: int = 0, retries: int = 1) -> ev.AttemptFinished:
     return failed(unit, number, step, unit_state=UnitState.WAITING, retries=retries, not_before=500)
 
@@ -106,8 +115,8 @@ def waiting(unit: int, number: int = 1, step: int = 0, retries: int = 1) -> ev.A
 def asked(
     *subjects: str, first: int, step: int = 0, kind: ev.UnitKind = "gate", round_: int = 1, loop: int = 1
 ) -> ev.UnitsAdded:
-    units = tuple(new_unit(first + i, i, subject, "gate") for i, subject in enumerate(subjects))
-    state = StepState.GATING if kind == "gate" else StepState.RUNNING
+    units = tuple(new_unit(first + i, i, subject, kind) for i, subject in enumerate(subjects))
+    state = StepState.RUNNING if kind == "probe" else StepState.GATING
     return ev.UnitsAdded(at=50, step=step, kind=kind, round=round_, loop=loop, state=state, units=units)
 
 

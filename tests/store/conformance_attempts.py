@@ -254,7 +254,7 @@ class AttemptsSuite:
 
     def test_units_stream_by_step_and_state_across_pages(self, store: Store) -> None:
         mine = b.lease()
-        store.create_run(b.new_run(gates=("none", "none")), mine)
+        store.create_run(b.new_run(gates=((), ())), mine)
         store.commit(mine, [b.started(2_500), b.started(3, step=1), b.reserved(7), b.reserved(1, step=1)])
         assert [u.ordinal for u in store.units(b.RUN, step=0)] == list(range(2_500))
         assert [(u.step, u.ordinal) for u in store.units(b.RUN, state="running")] == [(0, 7), (1, 1)]
@@ -263,7 +263,7 @@ class AttemptsSuite:
         assert list(store.units(b.RUN, limit=0)) == []
 
     def test_the_census_counts_the_last_round_and_loop_of_work(self, store: Store) -> None:
-        mine = b.begin(store, 3, gate="each")
+        mine = b.begin(store, 3, gate=("check", "each"))
         store.commit(mine, [b.reserved(0), b.finished(0), b.reserved(1), b.failed(1), b.reserved(2), b.failed(2)])
         (census,) = store.census(b.RUN)
         assert (census.by_state, census.by_reason) == ({"completed": 1, "failed": 2}, {"non_zero_exit": 2})

@@ -16,13 +16,13 @@ class RunsSuite:
     """Mixed into a test class whose `store` fixture gives an empty store."""
 
     def test_a_new_run_is_active_with_pending_steps(self, store: Store) -> None:
-        assert store.create_run(b.new_run(gates=("none", "each"), parent="p"), b.lease()) == b.RUN
+        assert store.create_run(b.new_run(gates=((), ("check", "each")), parent="p"), b.lease()) == b.RUN
         run = store.run(b.RUN)
         assert (run.state, run.workflow, run.parent, run.plan_hash) == ("active", "w.md", "p", "sha256:plan")
         assert (run.created_at, run.ended_at, run.outcome, run.params_json) == (1, None, None, b'{"p":1}')
-        assert [(s.id, s.state, s.gate, s.round) for s in store.steps(b.RUN)] == [
-            ("s0", "pending", "none", 1),
-            ("s1", "pending", "each", 1),
+        assert [(s.id, s.state, s.stages, s.each, s.round) for s in store.steps(b.RUN)] == [
+            ("s0", "pending", (), False, 1),
+            ("s1", "pending", ("check",), True, 1),
         ]
         assert store.plan(b.RUN) == ("sha256:plan", b'{"plan":1}')
 
@@ -135,7 +135,7 @@ class RunsSuite:
     def test_a_request_of_another_run_cannot_be_answered(self, store: Store) -> None:
         store.create_run(b.new_run("a"), b.lease("a"))
         store.create_run(b.new_run("b"), b.lease("b"))
-        request = store.request("a", "stop", b"{}", "ann", 5)
+        request = store.request("a", "loops", b"{}", "ann", 5)
         with pytest.raises(StoreError):
             store.commit(b.lease("b"), [ev.RequestApplied(at=7, request=request, outcome="applied")])
         assert len(store.requests("a")) == 1
@@ -176,7 +176,7 @@ class RunsSuite:
     def test_only_an_ended_run_can_be_deleted(self, store: Store) -> None:
         mine = b.begin(store, 2)
         store.create_run(b.new_run("other"), b.lease("other"))
-        store.request(b.RUN, "stop", b"{}", "ann", 5)
+        store.request(b.RUN, "loops", b"{}", "ann", 5)
         with pytest.raises(StoreError) as caught:
             store.delete_run(b.RUN)
         assert caught.value.code == "run-not-ended"

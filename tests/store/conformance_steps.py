@@ -30,8 +30,8 @@ def refused(store: Store, mine: Lease, event: ev.Event, code: str) -> None:
     assert (store.steps(b.RUN), len(store.events(b.RUN))) == before
 
 
-def work_done(store: Store, units: int, kind: str) -> Lease:
-    mine = b.begin(store, units, gate=kind)
+def work_done(store: Store, units: int, gate: b.Gate) -> Lease:
+    mine = b.begin(store, units, gate=gate)
     store.commit(mine, [b.reserved(i) for i in range(units)])
     store.commit(mine, [b.finished(i) for i in range(units)])
     return mine
@@ -41,7 +41,7 @@ class StepsSuite:
     """Mixed into a test class whose `store` fixture gives an empty store."""
 
     def test_a_step_without_a_gate_completes_with_its_artifact(self, store: Store) -> None:
-        mine = work_done(store, 1, "none")
+        mine = work_done(store, 1, ())
         store.commit(mine, [b.completed(OK, route=("next",))])
         (step,) = store.steps(b.RUN)
         assert (step.state, step.artifact, step.artifact_hash, step.artifact_size) == (
@@ -54,7 +54,7 @@ class StepsSuite:
         assert store.artifact(b.RUN, 0) == OK
 
     def test_an_absent_artifact_is_none(self, store: Store) -> None:
-        mine = work_done(store, 1, "none")
+        mine = work_done(store, 1, ())
         store.commit(mine, [b.completed(None)])
         assert store.artifact(b.RUN, 0) is None
         assert store.load(b.RUN).steps[0].artifact is None
@@ -62,7 +62,7 @@ class StepsSuite:
     @pytest.mark.parametrize("size", [64 * 1024, 64 * 1024 + 1, 3_000_000])
     def test_an_artifact_of_any_size_reads_back(self, store: Store, size: int) -> None:
         artifact = b'"' + b"x" * (size - 2) + b'"'
-        mine = work_done(store, 1, "none")
+        mine = work_done(store, 1, ())
         store.commit(mine, [b.completed(artifact)])
         in_file = size > 64 * 1024
         (step,) = store.steps(b.RUN)
@@ -72,7 +72,7 @@ class StepsSuite:
         assert store.referenced_artifacts() == (frozenset({canon.sha256(artifact)}) if in_file else frozenset())
 
     def test_an_artifact_that_is_not_its_hash_is_refused(self, store: Store) -> None:
-        mine = work_done(store, 1, "none")
+        mine = work_done(store, 1, ())
         refused(store, mine, b.completed(OK, artifact_hash=canon.sha256(b"[]")), "artifact-hash")
         refused(store, mine, b.completed(None, artifact_hash=canon.sha256(OK)), "artifact-hash")
 
@@ -84,12 +84,12 @@ class StepsSuite:
         refused(store, mine, b.completed(), "units-open")
 
     def test_a_gated_step_does_not_complete_unasked(self, store: Store) -> None:
-        mine = work_done(store, 1, "step")
+        mine = work_done(store, 1, ("check",))
         refused(store, mine, b.completed(), "gate-not-passed")
         assert gate(store) == ("running", None)
 
     def test_a_gated_step_completes_once_this_artifact_passed(self, store: Store) -> None:
-        mine = work_done(store, 1, "step")
+        mine = work_done(store, 1, ("check",))
         store.commit(mine, [b.asked(canon.sha256(OK), first=1)])
         refused(store, mine, b.completed(), "gate-not-passed")
         store.commit(mine, [b.reserved(1)])
@@ -101,26 +101,26 @@ class StepsSuite:
 
     @pytest.mark.parametrize("verdict", ["reject", None])
     def test_what_was_not_passed_stays_out(self, store: Store, verdict: ev.Verdict | None) -> None:
-        mine = work_done(store, 1, "step")
+        mine = work_done(store, 1, ("check",))
         store.commit(mine, [b.asked(canon.sha256(OK), first=1), b.reserved(1), b.finished(1, verdict=verdict)])
         refused(store, mine, b.completed(), "gate-not-passed")
 
     def test_a_verdict_of_an_earlier_round_does_not_hold(self, store: Store) -> None:
-        mine = work_done(store, 1, "step")
+        mine = work_done(store, 1, ("check",))
         store.commit(mine, [b.asked(canon.sha256(OK), first=1), b.reserved(1), b.finished(1, verdict="pass")])
         again = ev.StepStarted(at=90, step=0, round=2, loop=1, units=(b.new_unit(2, 0),))
         store.commit(mine, [again, b.reserved(2), b.finished(2)])
         refused(store, mine, b.completed(), "gate-not-passed")
 
     def test_a_work_units_answer_is_no_verdict(self, store: Store) -> None:
-        mine = b.begin(store, 1, gate="step")
+        mine = b.begin(store, 1, gate=("check",))
         store.commit(mine, [b.reserved(0)])
         with pytest.raises(StoreError) as caught:
             store.commit(mine, [b.finished(0, verdict="pass")])
         assert caught.value.code == "bad-row"
 
     def test_a_gate_for_each_item_needs_every_item(self, store: Store) -> None:
-        mine = work_done(store, 2, "each")
+        mine = work_done(store, 2, ("check", "each"))
         refused(store, mine, b.completed(), "gate-not-passed")
         store.commit(mine, [b.asked(RESULT, RESULT, first=2), b.reserved(2), b.finished(2, verdict="pass")])
         refused(store, mine, b.completed(), "gate-not-passed")
@@ -129,12 +129,12 @@ class StepsSuite:
         assert gate(store)[0] == "completed"
 
     def test_a_gate_for_each_item_judges_that_items_result(self, store: Store) -> None:
-        mine = work_done(store, 1, "each")
+        mine = work_done(store, 1, ("check", "each"))
         store.commit(mine, [b.asked(canon.sha256(b'"other"'), first=1), b.reserved(1), b.finished(1, verdict="pass")])
         refused(store, mine, b.completed(), "gate-not-passed")
 
     def test_a_gate_for_each_item_passes_over_failed_items(self, store: Store) -> None:
-        mine = b.begin(store, 2, gate="each")
+        mine = b.begin(store, 2, gate=("check", "each"))
         store.commit(mine, [b.reserved(0), b.failed(0), b.reserved(1), b.finished(1, result=None)])
         absent = ev.NewUnit(2, "s:g", 1, b"1", "h", canon.sha256(b"null"))
         added = ev.UnitsAdded(at=50, step=0, kind="gate", round=1, loop=1, state=StepState.GATING, units=(absent,))
@@ -143,7 +143,7 @@ class StepsSuite:
         assert gate(store)[0] == "completed"
 
     def test_a_completed_step_never_moves_again(self, store: Store) -> None:
-        mine = work_done(store, 1, "none")
+        mine = work_done(store, 1, ())
         store.commit(mine, [b.completed()])
         for event in (
             b.completed(b"[]"),

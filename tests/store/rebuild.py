@@ -12,8 +12,20 @@ from interlock.store.base import EventRow, Store
 UNIT_ENDED = ("completed", "failed", "not_run")
 STEP_ENDED = ("completed", "failed", "skipped")
 RUN_ENDED = ("completed", "failed", "abandoned")
+OF_THE_ATTEMPT = ("engine", "model", "tokens", "cost_usd")
 STEP_BEGUN = ("running", "gating", "waiting", "blocked", "completed")
-CONTENT = {"item", "result", "error", "detail", "artifact", "artifact_size", "params_json", "plan_json"}
+CONTENT = {
+    "feedback",
+    "note",
+    "item",
+    "result",
+    "error",
+    "detail",
+    "artifact",
+    "artifact_size",
+    "params_json",
+    "plan_json",
+}
 Fields = dict[str, Any]
 
 
@@ -25,6 +37,9 @@ class Rows:
         self.steps: list[Fields] = []
         self.units: dict[tuple[int, int], Fields] = {}
         self.attempts: dict[tuple[int, int, int], Fields] = {}
+        self.approvals: dict[tuple[int, int], Fields] = {}
+        self.parked: dict[str, int | None] = {}
+        self.granted: dict[int, int] = {}
 
     def apply(self, event: EventRow) -> None:
         """Carry out one event row."""
@@ -39,8 +54,9 @@ class Rows:
         self.run = {**blank, **data, "id": event.run_id, "state": "active", "created_at": event.at, "driven_ms": 0}
         empty = dict.fromkeys(("reason", "artifact_hash", "started_at", "ended_at"))
         self.steps = [
-            {**empty, "step": i, "id": id_, "gate": gate, "state": "pending", "round": 1, "loop": 1, "route": []}
-            for i, (id_, gate) in enumerate(steps)
+            {**empty, "step": i, "id": id_, "stages": stages, "each": each, "state": "pending", "route": []}
+            | {"round": 1, "loop": 1}
+            for i, (id_, stages, each) in enumerate(steps)
         ]
 
     def _step_started(self, event: EventRow, data: Fields) -> None:
@@ -55,12 +71,15 @@ class Rows:
         self._birth = (data["kind"], data["round"], data["loop"])
 
     def _units_listed(self, event: EventRow, data: Fields) -> None:
-        blank = dict.fromkeys(("not_before", "reason", "verdict", "dispatch", "started_at", "ended_at"))
+        blank = dict.fromkeys(
+            ("not_before", "reason", "verdict", "dispatch", "started_at", "ended_at", *OF_THE_ATTEMPT)
+        )
         kind, round_, loop = self._birth
         fresh = []
-        for ordinal, id_, index, input_hash, subject in data["units"]:
+        for ordinal, id_, index, input_hash, subject, *session in data["units"]:
             born = {"step": event.step, "ordinal": ordinal, "id": id_, "index": index, "subject": subject}
-            state = {"kind": kind, "round": round_, "loop": loop, "state": "pending", "attempt": 0, "retries": 0}
+            state = {"kind": kind, "round": round_, "loop": loop, "state": "pending", "attempt": 0}
+            state.update(retries=0, asks=0, session=session[0] if session else None)
             fresh.append({**blank, **born, **state, "input_hash": input_hash})
         for unit in fresh:
             self.units[unit["step"], unit["ordinal"]] = unit
@@ -69,11 +88,15 @@ class Rows:
         unit = self._unit(event)
         unit.update(state="running", attempt=data["number"], dispatch=data["dispatch"], not_before=None)
         unit["started_at"] = event.at
-        blank = dict.fromkeys(("reason", "exit_code", "log", "started_at", "ended_at"))
+        engine = {name: data.get(name) for name in ("engine", "model")}
+        unit.update(dict.fromkeys(OF_THE_ATTEMPT), **engine)
+        blank = dict.fromkeys(("reason", "exit_code", "log", "started_at", "ended_at", "usage", "answered"))
         key = {"step": event.step, "unit": event.unit, "number": data["number"], "dispatch": data["dispatch"]}
         self.attempts[self._key(event, data)] = {
             **blank,
             **key,
+            **engine,
+            "reserve_tokens": data.get("reserve_tokens", 0),
             "state": "reserved",
             "process": data.get("process"),
             "reserved_at": event.at,
@@ -88,11 +111,14 @@ class Rows:
         attempt.update(state=data["state"], ended_at=event.at, **kept)
         attempt["process"] = data.get("process") or attempt["process"]
         attempt["started_at"] = data.get("started_at") or attempt["started_at"]
+        usage, answered = _known(data.get("usage")), _known(data.get("answered"))
+        attempt.update(usage=usage, answered=answered)
         unit = self._unit(event)
         if unit["attempt"] != data["number"] or unit["state"] != "running":
             return
         state = data["unit_state"]
         unit.update(state=state, retries=data.get("retries", 0), reason=data.get("reason"), verdict=data.get("verdict"))
+        unit.update(asks=data.get("asks", 0), **_told(unit, usage or {}, answered or {}))
         unit["not_before"] = data.get("not_before") if state == "waiting" else None
         unit["started_at"] = data.get("started_at") or unit["started_at"]
         unit["ended_at"] = event.at if state in UNIT_ENDED else None
@@ -111,7 +137,25 @@ class Rows:
 
     def _unit_moved(self, event: EventRow, data: Fields) -> None:
         ended = event.at if data["state"] in UNIT_ENDED else None
-        self._unit(event).update(state=data["state"], reason=data.get("reason"), not_before=None, ended_at=ended)
+        unit = self._unit(event)
+        unit.update(state=data["state"], reason=data.get("reason"), not_before=None, ended_at=ended)
+        if unit["kind"] != "work":
+            unit.update(asks=0, retries=0)
+
+    def _approved(self, event: EventRow, data: Fields) -> None:
+        assert event.step is not None
+        assert event.unit is not None
+        self._unit(event).update(state="completed", verdict=data["verdict"], reason=None, ended_at=event.at)
+        said = {"made_by": data["by"], "verdict": data["verdict"], "subject": data["subject"]}
+        place = {"step": event.step, "unit": event.unit, "at": event.at, "override": data.get("override", False)}
+        self.approvals[event.step, event.unit] = {**place, **said}
+
+    def _engine_parked(self, _event: EventRow, data: Fields) -> None:
+        self.parked[data["engine"]] = data.get("until")
+
+    def _loops_granted(self, event: EventRow, data: Fields) -> None:
+        assert event.step is not None
+        self.granted[event.step] = self.granted.get(event.step, 0) + data["more"]
 
     def _step_moved(self, event: EventRow, data: Fields) -> None:
         step, state = self._step(event), data["state"]
@@ -150,6 +194,22 @@ class Rows:
         return event.step, event.unit, data["number"]
 
 
+def _known(values: Fields | None) -> Fields | None:
+    """What an answer told, or None where it told nothing."""
+    return values if values and any(value not in (None, False) for value in values.values()) else None
+
+
+def _told(unit: Fields, usage: Fields, answered: Fields) -> Fields:
+    """What a unit shows of its last attempt."""
+    tokens = [usage[name] for name in ("input_tokens", "output_tokens") if usage.get(name) is not None]
+    return {
+        "session": answered.get("session") or unit["session"],
+        "model": answered.get("model") or unit["model"],
+        "tokens": sum(tokens) if tokens else None,
+        "cost_usd": usage.get("cost_usd"),
+    }
+
+
 def rebuild(events: Iterable[EventRow]) -> Rows:
     """The rows that the events amount to."""
     rows = Rows()
@@ -172,6 +232,10 @@ def compare(store: Store, run_id: str) -> None:
     assert units == [unit for _, unit in sorted(built.units.items(), key=lambda pair: pair[0])]
     attempts = [_plain(row) for unit in units for row in store.attempts(run_id, unit["step"], unit["ordinal"])]
     assert attempts == [attempt for _, attempt in sorted(built.attempts.items(), key=lambda pair: pair[0])]
+    approvals = [_plain(row) for row in store.approvals(run_id)]
+    assert approvals == [said for _, said in sorted(built.approvals.items(), key=lambda pair: pair[0])]
+    loaded = store.load(run_id)
+    assert (loaded.parked, loaded.granted) == (built.parked, built.granted)
     for census in store.census(run_id):
         states = [unit["state"] for unit in built.counted(census.step)]
         assert census.by_state == {state: states.count(state) for state in set(states)}

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import get_args
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -10,7 +12,8 @@ from tests.store import builders as b
 
 from interlock.errors import JournalCorruptError, StoreError
 from interlock.model import canon
-from interlock.model.events import EngineParked, LogSpan, Usage
+from interlock.model.events import Event, LogSpan, Usage
+from interlock.store import writes
 from interlock.store.artifacts import Artifacts
 from interlock.store.spool import Spool
 from interlock.store.sqlite import SqliteStore
@@ -107,11 +110,19 @@ def test_an_artifact_that_is_used_again_is_young_again(tmp_path: Path) -> None:
     assert artifacts.sweep([]) == 0
 
 
+class Stranger(msgspec.Struct):
+    at: int
+
+
+def test_every_event_of_the_vocabulary_has_a_place_in_the_journal() -> None:
+    assert set(writes._WRITERS) == set(get_args(Event))  # noqa: SLF001 - the table of places
+
+
 def test_an_event_without_a_place_in_the_journal_is_refused_not_dropped(tmp_path: Path) -> None:
     with SqliteStore.in_memory(tmp_path) as store:
         mine = b.begin(store)
         store.commit(mine, [b.reserved(0)])
         with pytest.raises(StoreError) as caught:
-            store.commit(mine, [b.finished(0), EngineParked(at=1, engine="e")])
-        assert str(caught.value) == "this journal cannot record the event engine_parked"
+            store.commit(mine, [b.finished(0), Stranger(at=1)])  # type: ignore[list-item]
+        assert str(caught.value) == "this journal cannot record the event Stranger"
         assert [unit.state for unit in store.units(b.RUN)] == ["completed"]

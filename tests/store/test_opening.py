@@ -137,8 +137,22 @@ def test_a_golden_journal_of_version_1_still_loads(tmp_path: Path) -> None:
         ]
         assert [u.state for u in store.units("20300101-r0")] == ["completed", "failed", "completed"]
         assert store.artifact("20300101-r0", 0) == b'["ok",null]'
-        assert store.load("20300101-r1").open[0].dispatch == "d0.0.1"
-        assert store.commit(b.lease(), [b.finished(0)]).lost is False
+        assert store.load("20300101-r1").open[0].dispatch == "d1.0.1"
+        assert store.commit(b.lease(), [b.finished(0, step=1)]).lost is False
+
+
+def test_a_golden_journal_keeps_what_prompts_judges_and_people_left(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    shutil.copyfile(GOLDEN / "journal-v1.db", path)
+    with SqliteStore.open(path) as store:
+        loaded = store.load("20300101-r1")
+        assert (loaded.parked, loaded.granted) == ({"coder": 900}, {1: 2})
+        assert [(seen.engine, seen.input_tokens) for seen in loaded.usage_seen] == [("coder", 70)]
+        assert (loaded.tokens, loaded.cost_usd, store.spent("20300101-r1").estimated) == (20_100, 0.5, 20_000)
+        (said,) = store.approvals("20300101-r1")
+        assert (said.made_by, said.verdict, said.override, said.note) == ("ann", "pass", True, "good enough")
+        again = list(store.units("20300101-r1"))[4]
+        assert (again.session, again.feedback, again.asks) == ("s1", b'{"feedback":"more","missing":[]}', 1)
 
 
 def test_a_migration_that_fails_leaves_the_old_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

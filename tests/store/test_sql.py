@@ -12,9 +12,17 @@ from interlock.store.sqlite import SqliteStore
 SOURCE = Path(sql.__file__).parent
 NONSENSE = """\
 INSERT INTO run (id, workflow, state, plan_hash, params_hash, params_json, created_at) VALUES ('r', '', 'lost', '', '', x'', 1)
-INSERT INTO step (run_seq, step, id, gate, state) VALUES (1, 0, 's', 'none', 'done')
+INSERT INTO step (run_seq, step, id, stages, each_item, state) VALUES (1, 0, 's', '', 0, 'done')
+INSERT INTO step (run_seq, step, id, stages, each_item) VALUES (1, 0, 's', 'judge check', 0)
 INSERT INTO unit (run_seq, step, ordinal, state, kind, counted, round, loop, id, input_hash) VALUES (1, 0, 0, 'done', 'work', 1, 1, 1, 'u', '')
 INSERT INTO attempt (run_seq, step, unit, number, state, dispatch, reserved_at) VALUES (1, 0, 0, 1, 'done', 'd', 1)
+INSERT INTO attempt (run_seq, step, unit, number, state, dispatch, reserved_at, estimated) VALUES (1, 0, 0, 1, 'reserved', 'd', 1, 2)
+INSERT INTO unit (run_seq, step, ordinal, state, kind, counted, round, loop, id, input_hash) VALUES (1, 0, 0, 'pending', 'vote', 0, 1, 1, 'u', '')
+INSERT INTO approval VALUES (1, 0, 0, 1, 'ann', 'reject', 's', 1, '')
+INSERT INTO approval VALUES (1, 0, 0, 1, '', 'pass', 's', 0, '')
+INSERT INTO approval VALUES (1, 0, 0, 1, 'ann', 'maybe', 's', 0, '')
+INSERT INTO granted_loops VALUES (1, 0, 0)
+INSERT INTO request (run_seq, kind, payload_json, made_at, made_by) VALUES (1, 'stop', x'', 1, '')
 """.splitlines()
 
 

@@ -76,6 +76,21 @@ class Duration(click.ParamType[int]):
         return found
 
 
+class Money(click.ParamType[float]):
+    """`5usd` or `$5`. Gives US dollars."""
+
+    name = "money"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401 - click's signature
+        """Read the text."""
+        if isinstance(value, float):
+            return value
+        found = re.fullmatch(r"\$(?P<a>[0-9]+(\.[0-9]+)?)|(?P<b>[0-9]+(\.[0-9]+)?) ?usd", str(value).strip().lower())
+        if found is None:
+            self.fail(f"'{value}' is no sum of money; write 5usd or 0.50usd", param, ctx)
+        return float(found["a"] or found["b"])
+
+
 class Assignment(click.ParamType[tuple[str, str]]):
     """`name=value`. Gives both."""
 
@@ -94,6 +109,11 @@ class Assignment(click.ParamType[tuple[str, str]]):
 def run_argument(*, default: str | None = None) -> Callable[[_Command], _Command]:
     """The run that a command is about."""
     return click.argument("run", type=RunId(), metavar="RUN", default=default, required=default is None)
+
+
+def note_option(what: str) -> Callable[[_Command], _Command]:
+    """`--note`, journaled with a person's verdict."""
+    return click.option("-m", "--note", default="", metavar="TEXT", help=what)
 
 
 def json_option(what: str = "Print JSON.") -> Callable[[_Command], _Command]:

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from typing import Final
 
+from interlock.cli.text import compact
+from interlock.model.states import StepState, UnitState
 from interlock.store.base import Store, UnitRow
-from interlock.views.advice import UNKNOWN, needs_answer
+from interlock.views.advice import Asked, Gate
 from interlock.views.events import Name
 from interlock.views.facts import PlanFacts, plan_facts
 from interlock.views.status import RunRows, status_view
@@ -28,6 +30,7 @@ def read_run(store: Store, run_id: str) -> RunRows:
         steps=store.steps(run_id),
         census=store.census(run_id),
         spent=store.spent(run_id),
+        approvals=store.approvals(run_id),
     )
 
 
@@ -47,12 +50,29 @@ def read_status(store: Store, run_id: str) -> dict[str, object]:
     return status_view(rows, read_previews(store, rows))
 
 
-def read_unknown(store: Store, rows: RunRows, most: int = 5) -> list[str]:
-    """Ids of units that a person must answer for."""
-    found: list[str] = []
-    for step in needs_answer(rows.steps):
-        found += [unit.id for unit in store.units(rows.run.id, step=step, state=UNKNOWN, limit=most)]
-    return found[:most]
+def read_asked(store: Store, rows: RunRows, most: int = 3) -> Asked:
+    """What of the run waits for a person, at most `most` units a step."""
+    unknown: dict[int, tuple[str, ...]] = {}
+    approvals: dict[int, tuple[Gate, ...]] = {}
+    more: dict[int, int] = {}
+    for step in rows.steps:
+        if step.state != StepState.BLOCKED:
+            continue
+        found = store.units(rows.run.id, step=step.step, state=UnitState.UNKNOWN, limit=most)
+        unknown[step.step] = tuple(unit.id for unit in found)
+        pending = store.units(rows.run.id, step=step.step, state=UnitState.PENDING)
+        waiting = [
+            _gate(unit)
+            for unit in pending
+            if unit.kind == "approval" and (unit.round, unit.loop) == (step.round, step.loop)
+        ]
+        approvals[step.step] = tuple(waiting[:most])
+        more[step.step] = max(0, len(waiting) - most)
+    return Asked(unknown=unknown, approvals=approvals, more=more)
+
+
+def _gate(unit: UnitRow) -> Gate:
+    return Gate(unit.id, None if unit.item is None else compact(unit.item.decode("utf-8", "replace"), 40))
 
 
 def read_failures(store: Store, run_id: str, most: int) -> list[UnitRow]:

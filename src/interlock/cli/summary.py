@@ -7,9 +7,11 @@ from typing import Final
 from interlock.app import App
 from interlock.cli.census_text import census_text, ending
 from interlock.cli.marks import mark
+from interlock.cli.next_text import next_lines
 from interlock.cli.output import say, style
-from interlock.cli.reading import read_failures, read_run, read_unknown
-from interlock.cli.text import clip, count, duration, safe, safe_lines, size
+from interlock.cli.reading import read_asked, read_failures, read_run
+from interlock.cli.text import clip, count, duration, local_time, safe, safe_lines, size
+from interlock.cli.usage_text import view_usage_text
 from interlock.driver.result import Result
 from interlock.model.states import RunState, StepState
 from interlock.store.base import Store
@@ -32,18 +34,21 @@ def show_summary(app: App, result: Result) -> None:
         return
     view = status_view(rows)
     how = style(ending(run.state, run.outcome, run.reason), fg=mark(run.state).colour, bold=True)
-    label = "  next:"
     interrupted = ", interrupted" if run.state == RunState.ACTIVE else ""
     say(f"run {style(run.id, bold=True)} {how}{interrupted} after {duration(run.driven_ms)}")
     say(f"  {count(view['census']['units'], 'unit')}: {census_text(view['census'])}")
+    used = view_usage_text(view["usage"])
+    if used:
+        say(f"  {used}")
     if run.state != RunState.COMPLETED:
         _detail(run.detail or result.detail)
+    if run.state == RunState.WAITING and run.wait_until is not None:
+        say(f"  due {local_time(run.wait_until)}")
     _failures(store, rows)
     if run.state == RunState.COMPLETED:
         _artifact(store, rows)
-    for command in next_commands(run, rows.steps, read_unknown(store, rows)):
-        say(f"{label:<8}{style(command, bold=True)}")
-        label = ""
+    for line in next_lines(next_commands(run, rows.steps, rows.facts, read_asked(store, rows)), "  next: "):
+        say(line)
 
 
 def _detail(detail: str) -> None:

@@ -1,39 +1,219 @@
-"""Artifact to question, answers to verdict. What can't be judged doesn't pass."""
+"""Artifact to questions, answers to verdict. What can't be judged doesn't pass.
+
+A gate asks in stages, cheapest first: a check, a judge (several times where the plan says so), a person. With
+`each` every item is a subject of its own and goes from stage to stage by itself; else the artifact is the one.
+A verdict holds for the subject's hash only.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable
+from typing import Final, Literal
 
 import msgspec
 
 from interlock.decide.work import base_id
 from interlock.model import canon
-from interlock.model.events import NewUnit, Verdict
+from interlock.model.events import NewUnit, UnitKind, Verdict
+from interlock.model.plan import Gate
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Step, Unit
 from interlock.model.states import UnitState
 
 FEEDBACK_CHARS = 4_000
+OVERRIDE: Final = ".override"
+_SUFFIX: Final[dict[UnitKind, str]] = {"gate": "", "approval": ".approval"}
+_Answer = Literal["pass", "reject", "unavailable", "open"]
 
 
-class Judged(msgspec.Struct, frozen=True):
-    """What all answers together say."""
+class Subject(msgspec.Struct, frozen=True):
+    """What is judged: an item's result, or (index None) the artifact."""
 
-    verdict: Literal["pass", "reject", "unavailable", "open"]
-    detail: str = ""
+    index: int | None
+    item: bytes | None
+    hash: str
+    id_part: str
 
 
-def questions(spec: PlanStep, step: Step, artifact_hash: str) -> tuple[NewUnit, ...]:
-    """Return the gate units that must all pass: one for the artifact, or one per completed item."""
-    start = len(step.units)
-    if spec.gate is None or not spec.gate.each:
-        return (NewUnit(start, _gate_id(spec, step, ""), None, None, artifact_hash, artifact_hash),)
-    units = [unit for unit in step.work if unit.state is UnitState.COMPLETED]
-    return tuple(
-        NewUnit(start + n, _gate_id(spec, step, ":" + item_part(unit)), unit.index, unit.item, subject, subject)
-        for n, unit in enumerate(units)
-        for subject in (canon.sha256(unit.result or b"null"),)
-    )
+class Ask(msgspec.Struct, frozen=True):
+    """The next stage's units."""
+
+    kind: UnitKind
+    units: tuple[NewUnit, ...]
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """What did not pass, with feedback `{feedback, missing}` by index.
+
+    `by_person`: a person said so; `final`: and without a note, so that nothing is left to say in a loop.
+    """
+
+    feedback: dict[int | None, bytes]
+    detail: str
+    by_person: bool
+    final: bool = False
+
+
+class Blocked(msgspec.Struct, frozen=True):
+    """No verdict can be had without a person, or before something works again."""
+
+    reason: Literal["approval_needed", "judge_unavailable", "check_unavailable"]
+    detail: str
+
+
+class Passed(msgspec.Struct, frozen=True):
+    """Every subject passed every stage."""
+
+
+Judged = Ask | Rejected | Blocked | Passed
+_Answers = dict[tuple[str, int | None, str | None], list[Unit]]
+_Refusal = tuple[Subject, UnitKind, list[Unit]]
+
+
+def stages(gate: Gate) -> tuple[UnitKind, ...]:
+    """Return the kinds of unit that the gate asks, in order."""
+    found: list[UnitKind] = []
+    if gate.check is not None:
+        found.append("gate")
+    if gate.judge is not None:
+        found.append("judge")
+    if gate.approval:
+        found.append("approval")
+    return tuple(found)
+
+
+def subjects(gate: Gate, step: Step, artifact_hash: str) -> list[Subject]:
+    """Return what has to pass, with `each` without the items that passed in an earlier loop."""
+    if not gate.each:
+        return [Subject(None, None, artifact_hash, "")]
+    done = _passed_before(gate, step)
+    found = []
+    for unit in step.work:
+        if unit.state is UnitState.COMPLETED:
+            subject = canon.sha256(unit.result or b"null")
+            if (unit.index, subject) not in done:
+                found.append(Subject(unit.index, unit.item, subject, ":" + item_part(unit)))
+    return found
+
+
+def judge(spec: PlanStep, step: Step, artifact_hash: str) -> Judged:
+    """Say what the gate needs next, or what all its answers come to. No asked unit may be under way."""
+    if spec.gate is None:
+        return Passed()
+    found = _walk(spec, spec.gate, step, artifact_hash)
+    if found.ask is not None:
+        return found.ask
+    if found.broken:
+        return found.broken[0][1]
+    return _rejected(found.refused) if found.refused else Passed()
+
+
+def not_passed(spec: PlanStep, step: Step, artifact_hash: str) -> list[Subject]:
+    """Return what was rejected or could not be judged, with `each` item by item."""
+    found = _Walk() if spec.gate is None else _walk(spec, spec.gate, step, artifact_hash)
+    return [*(subject for subject, _, _ in found.refused), *(subject for subject, _ in found.broken)]
+
+
+class _Walk(msgspec.Struct):
+    """What the answers given so far come to, stage by stage."""
+
+    ask: Ask | None = None
+    refused: list[_Refusal] = []
+    broken: list[tuple[Subject, Blocked]] = []
+
+
+def _walk(spec: PlanStep, gate: Gate, step: Step, artifact_hash: str) -> _Walk:
+    answers = _by_subject(step.asked)
+    found = _Walk()
+    left = _without_overridden(answers, subjects(gate, step, artifact_hash), found.refused)
+    for kind in stages(gate):
+        fresh = [subject for subject in left if (kind, subject.index, subject.hash) not in answers]
+        if fresh:
+            found.ask = Ask(kind, _units(gate, spec, step, kind, fresh))
+            return found
+        left = [subject for subject in left if _passes(step, found, kind, subject, answers)]
+    return found
+
+
+def _passes(step: Step, found: _Walk, kind: UnitKind, subject: Subject, answers: _Answers) -> bool:
+    """Tell whether the subject passed the stage; note in `found` what became of it otherwise."""
+    units = answers[kind, subject.index, subject.hash]
+    said = verdict(units)
+    if said == "reject":
+        found.refused.append((subject, kind, units))
+    elif said == "open":
+        found.broken.append((subject, _waits(step, units)))
+    elif said == "unavailable":
+        found.broken.append((subject, _unavailable(kind, units)))
+    return said == "pass"
+
+
+def tie_breakers(step: Step) -> tuple[NewUnit, ...]:
+    """Return one more judge for each subject of which as many said yes as no."""
+    found: list[NewUnit] = []
+    for (kind, index, subject), units in _by_subject(step.asked).items():
+        if kind == "judge" and verdict(units) == "unavailable" and all(unit.verdict for unit in units):
+            unit_id = f"{units[0].id.rpartition('.j')[0]}.j{len(units) + 1}"
+            ordinal = len(step.units) + len(found)
+            found.append(NewUnit(ordinal, unit_id, index, units[0].item, units[0].subject or "", subject))
+    return tuple(found)
+
+
+def verdict(units: list[Unit]) -> _Answer:
+    """Return what the answers about one subject come to: a strict majority of those asked decides."""
+    if any(unit.state not in (UnitState.COMPLETED, UnitState.FAILED) for unit in units):
+        return "open"
+    for wanted in ("pass", "reject"):
+        if 2 * sum(unit.verdict == wanted for unit in units) > len(units):
+            return wanted
+    return "unavailable"
+
+
+def _by_subject(units: Iterable[Unit]) -> _Answers:
+    found: _Answers = {}
+    for unit in units:
+        if unit.kind != "probe":
+            kind = OVERRIDE if unit.id.endswith(OVERRIDE) else unit.kind
+            found.setdefault((kind, unit.index, unit.subject), []).append(unit)
+    return found
+
+
+def _without_overridden(answers: _Answers, subjects: list[Subject], refused: list[_Refusal]) -> list[Subject]:
+    """Take out what a person overruled: what was passed is done, what was rejected joins `refused`."""
+    left = []
+    for subject in subjects:
+        units = answers.get((OVERRIDE, subject.index, subject.hash), [])[-1:]
+        if not units:
+            left.append(subject)
+        elif units[0].verdict == "reject":
+            refused.append((subject, "approval", units))
+    return left
+
+
+def _passed_before(gate: Gate, step: Step) -> set[tuple[int | None, str | None]]:
+    """Return the items that passed in a loop before this one: an earlier loop's that were not rejected in it."""
+    last = stages(gate)[-1]
+    earlier = [unit for unit in step.units if unit.kind not in ("work", "probe")]
+    answers = _by_subject(unit for unit in earlier if (unit.round, unit.loop) != (step.round, step.loop))
+    return {
+        (index, subject)
+        for (kind, index, subject), units in answers.items()
+        if (kind == last and verdict(units) == "pass") or (kind == OVERRIDE and units[-1].verdict == "pass")
+    }
+
+
+def _units(gate: Gate, spec: PlanStep, step: Step, kind: UnitKind, fresh: list[Subject]) -> tuple[NewUnit, ...]:
+    asked = gate.judge.asked if kind == "judge" and gate.judge is not None else 1
+    suffixes = [f".j{k}" for k in range(1, asked + 1)] if kind == "judge" else [_SUFFIX[kind]]
+    pairs = [(subject, suffix) for subject in fresh for suffix in suffixes]
+    return tuple(unit_of(spec, step, subject, suffix, n) for n, (subject, suffix) in enumerate(pairs))
+
+
+def unit_of(spec: PlanStep, step: Step, subject: Subject, suffix: str, offset: int) -> NewUnit:
+    """Return one gate unit; its id is `<step>.gate[:<item>][~r<r>]:l<n>` and a suffix for judges and persons."""
+    round_part = f"~r{step.round}" if step.round > 1 else ""
+    unit_id = f"{spec.id}.gate{subject.id_part}{round_part}:l{step.loop}{suffix}"
+    return NewUnit(len(step.units) + offset, unit_id, subject.index, subject.item, subject.hash, subject.hash)
 
 
 def item_part(unit: Unit) -> str:
@@ -41,28 +221,44 @@ def item_part(unit: Unit) -> str:
     return base_id(unit.id).rpartition(":")[2]
 
 
-def _gate_id(spec: PlanStep, step: Step, item: str) -> str:
-    round_part = f"~r{step.round}" if step.round > 1 else ""
-    return f"{spec.id}.gate{item}{round_part}:l{step.loop}"
+def _waits(step: Step, units: list[Unit]) -> Blocked:
+    what = f"item {units[0].item.decode()}" if units[0].item is not None else "its artifact"
+    return Blocked(
+        "approval_needed", f"a person has to approve {what}" + (f" (loop {step.loop})" if step.loop > 1 else "")
+    )
 
 
-def judge(step: Step) -> Judged:
-    """Sum up the step's gate units. A single answer that could not be had blocks; so does a rejection."""
-    asked = [unit for unit in step.asked if unit.kind == "gate"]
-    if any(unit.state not in (UnitState.COMPLETED, UnitState.FAILED) for unit in asked):
-        return Judged("open")
-    broken = next((unit for unit in asked if unit.state is UnitState.FAILED or unit.verdict is None), None)
-    rejected = [unit for unit in asked if unit.verdict == "reject"]
-    if rejected:
-        return Judged("reject", "\n".join(_feedback(unit) for unit in rejected)[:FEEDBACK_CHARS])
-    if broken is not None:
-        return Judged("unavailable", f"{broken.id} gave no verdict: {broken.reason}: {broken.error}")
-    return Judged("pass")
+def _unavailable(kind: UnitKind, units: list[Unit]) -> Blocked:
+    reason: Literal["judge_unavailable", "check_unavailable"]
+    reason = "judge_unavailable" if kind == "judge" else "check_unavailable"
+    failed = [unit for unit in units if unit.state is UnitState.FAILED]
+    if not failed:
+        return Blocked(reason, f"{units[0].id}: {len(units)} answers give no majority")
+    return Blocked(reason, f"{failed[0].id} gave no verdict: {failed[0].reason}: {failed[0].error}")
 
 
-def _feedback(unit: Unit) -> str:
-    text = msgspec.json.decode(unit.result or b"{}").get("feedback", "")
-    return f"item {unit.item.decode()}: {text}" if unit.item is not None else str(text)
+def _rejected(refused: list[_Refusal]) -> Rejected:
+    feedback: dict[int | None, bytes] = {}
+    lines = []
+    for subject, _, units in refused:
+        texts, missing = _said([unit for unit in units if unit.verdict == "reject"])
+        feedback[subject.index] = canon.dumps({"feedback": "\n".join(texts)[:FEEDBACK_CHARS], "missing": missing})
+        about = f"item {subject.item.decode()}: " if subject.item is not None else ""
+        lines.append(about + "\n".join([*texts, *(f"missing: {entry}" for entry in missing)]))
+    by_people = [units for _, kind, units in refused if kind == "approval"]
+    final = any(not _said(units)[0] for units in by_people)
+    return Rejected(feedback, "\n".join(lines).strip()[:FEEDBACK_CHARS], bool(by_people), final)
+
+
+def _said(units: list[Unit]) -> tuple[list[str], list[str]]:
+    texts: dict[str, None] = {}
+    missing: dict[str, None] = {}
+    for unit in units:
+        answer = msgspec.json.decode(unit.result or b"{}")
+        if answer.get("feedback"):
+            texts[answer["feedback"]] = None
+        missing.update(dict.fromkeys(answer.get("missing", ())))
+    return list(texts), list(missing)
 
 
 def verdict_of(exit_code: int | None) -> Verdict | None:

@@ -10,10 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Literal
 
-from interlock.decide import gate, probe
-from interlock.decide.reduce import Artifact, Broken, failure_of, reduce_step
+from interlock.decide import probe
+from interlock.decide.budget import exhausted
+from interlock.decide.endings import fail, stop
+from interlock.decide.now import Now
+from interlock.decide.promote import gating, promote
+from interlock.decide.quota import go_on, park_run, park_steps, parked_for, parked_steps
+from interlock.decide.reduce import Broken
 from interlock.decide.route import Ready, choose, readiness
-from interlock.decide.schedule import Now, Room, exhausted, in_backoff, run_room, startable
+from interlock.decide.schedule import Room, in_backoff, run_room, startable
+from interlock.decide.upcoming import next_kind
 from interlock.decide.values import UnresolvedError
 from interlock.decide.work import work_units
 from interlock.model import canon
@@ -59,7 +65,7 @@ def _pending(snap: Snapshot, spec: PlanStep, step: Step, now: Now, _room: Room) 
 def _route(snap: Snapshot, route: Route, step: Step, now: Now) -> list[Action]:
     chosen = choose(snap, route)
     if isinstance(chosen, Broken):
-        return [_fail(step, now, chosen)]
+        return [fail(step, now, chosen)]
     artifact = canon.dumps(chosen)
     return [
         ev.StepMoved(
@@ -77,18 +83,18 @@ def _begin(snap: Snapshot, spec: PlanStep, step: Step, now: Now) -> list[Action]
     try:
         units = work_units(snap, spec)
     except UnresolvedError as error:
-        return [_fail(step, now, Broken("dispatch_error", str(error)))]
+        return [fail(step, now, Broken("dispatch_error", str(error)))]
     return [ev.StepStarted(at=now.at, step=step.index, round=step.round, loop=1, units=units)]
 
 
 def _running(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: Room) -> list[Action]:
     if step.settled:
-        return _promote(snap, spec, step, now)
+        return promote(snap, spec, step, now)
     moves: list[Action] = [*probe.answers(snap, spec, step, now.at)]
     if moves:
         return moves
     if snap.halted is not None:
-        return [] if step.running else _stop(snap, step, now, "stopped")
+        return [] if step.running else stop(snap, step, now, "stopped")
     if step.ready or step.backoff:
         return _dispatch(snap, spec, step, now, room)
     if step.running:
@@ -97,21 +103,17 @@ def _running(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: Room) -
 
 
 def _dispatch(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: Room) -> list[Action]:
-    asking = step.ready and step.ready[0].kind != "work"
-    over = None if asking else exhausted(snap, now)
+    over = exhausted(snap, spec, next_kind(step), now)
     if over is not None:
-        return [] if step.running else _stop(snap, step, now, "budget_exceeded", over)
-    return [*startable(spec, step, now, room)]
+        return [] if step.running else stop(snap, step, now, "budget_exceeded", over)
+    return [*startable(snap, spec, step, now, room)]
 
 
-def _stop(snap: Snapshot, step: Step, now: Now, reason: str, detail: str = "") -> list[Action]:
-    """End a step whose remaining units will not run; the failure that caused it is named."""
-    broken = Broken(reason, detail)
-    if step.first_failure is not None and snap.plan.steps[step.index].on_error == "fail":
-        broken = failure_of(step.first_failure)
-    elif not detail and snap.halted is not None:
-        broken = Broken(reason, f"stopped because step '{snap.steps[snap.halted].id}' failed")
-    return [ev.UnitsStopped(at=now.at, step=step.index, reason=reason), _fail(step, now, broken)]
+def _waiting(snap: Snapshot, _spec: PlanStep, step: Step, now: Now, _room: Room) -> list[Action]:
+    """A step that waits for a quota goes on by itself when it is back, or ends with the run."""
+    if snap.halted is not None:
+        return stop(snap, step, now, "stopped")
+    return [] if parked_for(snap, step, now.at) else [go_on(step, now)]
 
 
 def _ask_about_unknown(spec: PlanStep, step: Step, now: Now) -> list[Action]:
@@ -137,76 +139,19 @@ def _ask_about_unknown(spec: PlanStep, step: Step, now: Now) -> list[Action]:
     return [ev.StepMoved(at=now.at, step=step.index, state=StepState.BLOCKED, reason=reason, detail=detail)]
 
 
-def _promote(snap: Snapshot, spec: PlanStep, step: Step, now: Now) -> list[Action]:
-    made = reduce_step(spec, step, snap.plan.limits.max_artifact_bytes)
-    if isinstance(made, Broken):
-        return [_fail(step, now, made)]
-    if spec.gate is None:
-        return [_complete(step, now, made)]
-    if snap.halted is not None:
-        return _stop(snap, step, now, "stopped")
-    asked = gate.questions(spec, step, canon.sha256(made.json or b"null"))
-    if not asked:
-        return [_complete(step, now, made)]
-    return [
-        ev.UnitsAdded(
-            at=now.at,
-            step=step.index,
-            kind="gate",
-            round=step.round,
-            loop=step.loop,
-            state=StepState.GATING,
-            units=asked,
-        )
-    ]
-
-
-def _gating(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: Room) -> list[Action]:
-    judged = gate.judge(step)
-    if judged.verdict == "open":
-        if snap.halted is not None:
-            return [] if step.running else _stop(snap, step, now, "stopped")
-        return [*startable(spec, step, now, room)]
-    if judged.verdict == "pass":
-        made = reduce_step(spec, step, snap.plan.limits.max_artifact_bytes)
-        return [_fail(step, now, made) if isinstance(made, Broken) else _complete(step, now, made)]
-    reason = "gate_rejected" if judged.verdict == "reject" else "check_unavailable"
-    return [ev.StepMoved(at=now.at, step=step.index, state=StepState.BLOCKED, reason=reason, detail=judged.detail)]
-
-
-def _complete(step: Step, now: Now, made: Artifact) -> ev.StepMoved:
-    return ev.StepMoved(
-        at=now.at,
-        step=step.index,
-        state=StepState.COMPLETED,
-        artifact=made.json,
-        artifact_hash=canon.sha256(made.json or b"null"),
-        round=step.round,
-        loop=step.loop,
-    )
-
-
-def _fail(step: Step, now: Now, broken: Broken) -> ev.StepMoved:
-    return ev.StepMoved(
-        at=now.at,
-        step=step.index,
-        state=StepState.FAILED,
-        reason=broken.reason,
-        detail=broken.detail,
-        round=step.round,
-        loop=step.loop,
-    )
-
-
 def _end_of_run(snap: Snapshot, now: Now) -> list[Action]:
     """Derive the run's state once nothing can move: failed before blocked before waiting, else completed."""
     states = {step.state for step in snap.steps}
-    if in_backoff(snap):
+    if in_backoff(snap, now.at):
         return []
+    parked = parked_steps(snap, now.at)
     if StepState.FAILED in states:
         return [_end(snap, now, RunState.FAILED, StepState.FAILED, "failed")]
+    waits = park_steps(now, parked)
     if StepState.BLOCKED in states:
-        return [_end(snap, now, RunState.BLOCKED, StepState.BLOCKED, None)]
+        return [*waits, _end(snap, now, RunState.BLOCKED, StepState.BLOCKED, None)]
+    if parked:
+        return [*waits, park_run(snap, now, parked)]
     if snap.open:
         # cannot happen unless a decision above is wrong: say so instead of spinning
         stuck = ", ".join(snap.steps[index].id for index in snap.open)
@@ -237,5 +182,6 @@ def _end(snap: Snapshot, now: Now, state: RunState, cause: StepState, outcome: L
 _BY_STATE: Final[dict[StepState, Callable[[Snapshot, PlanStep, Step, Now, Room], list[Action]]]] = {
     StepState.PENDING: _pending,
     StepState.RUNNING: _running,
-    StepState.GATING: _gating,
+    StepState.GATING: gating,
+    StepState.WAITING: _waiting,
 }

@@ -1,42 +1,61 @@
 """What an attempt's end means for its unit: completed, tried again, failed, or unknown.
 
 `effects: external` is the law here: an attempt that may have begun and gave no answer is never repeated by
-itself; its unit becomes `unknown`.
+itself; its unit becomes `unknown`. A prompt whose reply holds no usable value is asked once more, with the errors.
 """
 
 from __future__ import annotations
 
-import msgspec
+from typing import Final
 
-from interlock.decide import gate
-from interlock.decide.output import Failure, extract
-from interlock.model import canon
-from interlock.model.events import AttemptFinished, Verdict
+from interlock.decide.answers import asked_fate
+from interlock.decide.fate import MISSES, Fate, failed
+from interlock.decide.output import Failure, extract, extract_reply
+from interlock.decide.quota import parked
+from interlock.decide.upcoming import engine_of
+from interlock.model import events as ev
 from interlock.model.outcome import Outcome
-from interlock.model.plan import Retry
+from interlock.model.plan import Prompt
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step, Unit
-from interlock.model.states import NOT_RETRYABLE, AttemptState, Reason, UnitState
+from interlock.model.states import AttemptState, Reason, UnitState
 
 ERROR_CHARS = 4_096
+_NEVER_BEGAN: Final = frozenset(
+    {
+        Reason.SPAWN_FAILED,
+        Reason.ENV_UNRESOLVED,
+        Reason.PROMPT_TOO_LARGE,
+        Reason.ISOLATION_FAILED,
+        Reason.LLM_AUTH,
+        Reason.LLM_QUOTA,
+    }
+)
+"""Failures that cost nothing, so that unknown usage is none."""
+_REFUSED: Final = frozenset({Reason.LLM_RATE_LIMIT, Reason.LLM_OVERLOADED, Reason.LLM_CONTEXT_LENGTH})
+"""Failures that cost nothing where one call is one request; an agent may have made others before."""
 
 
-class _Fate(msgspec.Struct, frozen=True, kw_only=True):
-    attempt: AttemptState
-    unit: UnitState
-    reason: Reason | None = None
-    error: str = ""
-    result: bytes | None = None
-    verdict: Verdict | None = None
-    retries: int | None = None
-    not_before: int | None = None
+def record(snap: Snapshot, step: Step, unit: Unit, ended: Outcome, at: int) -> list[ev.Event]:
+    """Return what the end of the unit's open attempt changes; backoff counts from `at`, the loop's own time."""
+    events: list[ev.Event] = [finish(snap, step, unit, ended, at)]
+    engine = engine_of(snap.plan.steps[step.index], unit.kind)
+    if engine is not None and ended.reason is Reason.LLM_QUOTA:
+        events.append(parked(snap, engine, ended.quota_until, at))
+    return events
 
 
-def finish(snap: Snapshot, step: Step, unit: Unit, ended: Outcome, at: int) -> AttemptFinished:
-    """Return the terminal event of the unit's open attempt; backoff counts from `at`, the loop's own time."""
+def finish(snap: Snapshot, step: Step, unit: Unit, ended: Outcome, at: int) -> ev.AttemptFinished:
+    """Return the terminal event of the unit's open attempt."""
     spec = snap.plan.steps[step.index]
-    fate = _work_fate(snap, spec, unit, ended, at) if unit.kind == "work" else _asked_fate(unit, ended)
-    return AttemptFinished(
+    engine = engine_of(spec, unit.kind)
+    if engine is not None and ended.reason is Reason.LLM_QUOTA and ended.status == "failed":
+        fate = _parked(spec, unit, ended)
+    elif unit.kind == "work":
+        fate = _work_fate(snap, spec, unit, ended, at)
+    else:
+        fate = asked_fate(unit, ended, at)
+    return ev.AttemptFinished(
         at=ended.ended_at,
         step=step.index,
         unit=unit.ordinal,
@@ -50,80 +69,62 @@ def finish(snap: Snapshot, step: Step, unit: Unit, ended: Outcome, at: int) -> A
         exit_code=ended.exit_code,
         verdict=fate.verdict,
         retries=unit.retries if fate.retries is None else fate.retries,
+        asks=unit.asks if fate.asks is None else fate.asks,
         not_before=fate.not_before,
         process=ended.process,
-        usage=ended.usage,
+        usage=ended.usage if engine is None else _usage(snap, engine, unit, ended),
+        engine=engine,
+        answered=ended.answered_by,
         log=ended.log,
         started_at=ended.started_at or None,
     )
 
 
-def _work_fate(snap: Snapshot, spec: PlanStep, unit: Unit, ended: Outcome, at: int) -> _Fate:
+def _usage(snap: Snapshot, engine: str, unit: Unit, ended: Outcome) -> ev.Usage | None:
+    """Charge what was reserved where the engine told nothing but may have worked."""
+    known = ended.usage is not None and (ended.usage.input_tokens is not None or ended.usage.output_tokens is not None)
+    free = ended.reason in _NEVER_BEGAN or (ended.reason in _REFUSED and _one_request(snap, engine))
+    if known or free or not unit.reserve_tokens:
+        return ended.usage
+    cost = None if ended.usage is None else ended.usage.cost_usd
+    return ev.Usage(output_tokens=unit.reserve_tokens, cost_usd=cost, estimated=True)
+
+
+def _one_request(snap: Snapshot, engine: str) -> bool:
+    return any(entry.kind == "llm" for entry in snap.plan.engines if entry.name == engine)
+
+
+def _parked(spec: PlanStep, unit: Unit, ended: Outcome) -> Fate:
+    """A used-up quota spends no retry, no loop and no vote: the unit waits with its engine."""
+    unsure = unit.kind == "work" and spec.effects == "external" and not ended.answered
+    left = UnitState.UNKNOWN if unsure else UnitState.PENDING
+    return Fate(attempt=AttemptState.FAILED, unit=left, reason=Reason.LLM_QUOTA, error=ended.error)
+
+
+def _work_fate(snap: Snapshot, spec: PlanStep, unit: Unit, ended: Outcome, at: int) -> Fate:
     if ended.status == "ok":
-        found = extract(
-            ended.output,
-            is_json=ended.is_json,
-            schema_json=spec.unit_schema_json,
-            max_bytes=snap.plan.limits.max_result_bytes,
-        )
-        if isinstance(found, Failure):
-            return _failed(spec, unit, found.reason, found.error, at)
-        return _Fate(attempt=AttemptState.COMPLETED, unit=UnitState.COMPLETED, result=found.json)
+        return _result_fate(snap, spec, unit, ended, at)
     external = spec.effects == "external" and not ended.answered
     if ended.status == "aborted":
         left = UnitState.UNKNOWN if external else UnitState.PENDING
-        return _Fate(attempt=AttemptState.ABORTED, unit=left, reason=Reason.ABORTED, error=ended.error)
+        return Fate(attempt=AttemptState.ABORTED, unit=left, reason=Reason.ABORTED, error=ended.error)
     reason = ended.reason or Reason.DISPATCH_ERROR
     if external:
-        return _Fate(attempt=AttemptState.FAILED, unit=UnitState.UNKNOWN, reason=reason, error=ended.error)
-    return _failed(spec, unit, reason, ended.error, at, ended.retry_after_ms)
+        return Fate(attempt=AttemptState.FAILED, unit=UnitState.UNKNOWN, reason=reason, error=ended.error)
+    return failed(spec.retry, unit, reason, ended.error, at, ended.retry_after_ms)
 
 
-def _failed(
-    spec: PlanStep, unit: Unit, reason: Reason, error: str, at: int, retry_after_ms: int | None = None
-) -> _Fate:
-    if not may_retry(spec.retry, reason, unit.retries):
-        return _Fate(attempt=AttemptState.FAILED, unit=UnitState.FAILED, reason=reason, error=error)
-    delay = retry_after_ms if retry_after_ms is not None else backoff_ms(spec.retry, unit.retries + 1)
-    return _Fate(
-        attempt=AttemptState.FAILED,
-        unit=UnitState.WAITING,
-        reason=reason,
-        error=error,
-        retries=unit.retries + 1,
-        not_before=at + delay,
+def _result_fate(snap: Snapshot, spec: PlanStep, unit: Unit, ended: Outcome, at: int) -> Fate:
+    prompted = isinstance(spec.target, Prompt)
+    taken = extract_reply if prompted else extract
+    found = taken(
+        ended.output,
+        is_json=ended.is_json,
+        schema_json=spec.unit_schema_json,
+        max_bytes=snap.plan.limits.max_result_bytes,
     )
-
-
-def may_retry(retry: Retry, reason: Reason, spent: int) -> bool:
-    """Tell whether a failure of that reason may be tried again. No `on` means any retryable reason."""
-    if spent >= retry.max or reason in NOT_RETRYABLE:
-        return False
-    return not retry.on or reason in retry.on
-
-
-def backoff_ms(retry: Retry, number: int) -> int:
-    """Return the delay before retry `number` (from 1), in milliseconds."""
-    backoff = retry.backoff
-    try:
-        return int(min(backoff.initial_ms * backoff.factor ** (number - 1), backoff.max_ms))
-    except OverflowError:
-        return backoff.max_ms
-
-
-def _asked_fate(unit: Unit, ended: Outcome) -> _Fate:
-    """Judge a gate's or probe's end: an answer completes the unit, anything else fails or reopens it."""
-    if ended.status == "aborted":
-        return _Fate(attempt=AttemptState.ABORTED, unit=UnitState.PENDING, reason=Reason.ABORTED)
-    if ended.status == "failed":
-        reason = ended.reason or Reason.DISPATCH_ERROR
-        return _Fate(attempt=AttemptState.FAILED, unit=UnitState.FAILED, reason=reason, error=ended.error)
-    verdict = gate.verdict_of(ended.exit_code)
-    if verdict is None or (unit.kind == "probe" and ended.exit_code not in (0, 1)):
-        text = f"exit code {ended.exit_code}: " + ended.output.decode("utf-8", "replace").strip()
-        return _Fate(attempt=AttemptState.FAILED, unit=UnitState.FAILED, reason=Reason.SPAWN_FAILED, error=text)
-    if unit.kind == "probe":
-        result = canon.dumps({"verdict": verdict, "output": ended.output.decode("utf-8", "replace")})
-    else:
-        result = gate.answer_json(verdict, ended.output)
-    return _Fate(attempt=AttemptState.COMPLETED, unit=UnitState.COMPLETED, verdict=verdict, result=result)
+    if not isinstance(found, Failure):
+        return Fate(attempt=AttemptState.COMPLETED, unit=UnitState.COMPLETED, result=found.json)
+    if prompted and found.reason in MISSES and unit.asks == 0 and spec.effects == "internal":
+        return Fate(attempt=AttemptState.FAILED, unit=UnitState.PENDING, reason=found.reason, error=found.error, asks=1)
+    return failed(spec.retry, unit, found.reason, found.error, at)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from interlock.decide.extract import Miss, find_json
 from interlock.decide.values import schema_errors
 from interlock.model import canon
 from interlock.model.states import Reason
@@ -32,7 +33,24 @@ def extract(output: bytes, *, is_json: bool, schema_json: str | None, max_bytes:
         return Failure(Reason.PARSE_ERROR, "stdout is empty; the step's schema asks for one JSON value")
     else:
         found = _json(output, schema_json, "stdout")
-    if isinstance(found, Result) and found.json is not None and len(found.json) > max_bytes:
+    return _bounded(found, max_bytes) if isinstance(found, Result) else found
+
+
+def extract_reply(output: bytes, *, is_json: bool, schema_json: str | None, max_bytes: int) -> Result | Failure:
+    """Turn an engine's reply into a result: its text, or with a schema the one JSON value that fits."""
+    text = output.decode("utf-8", "replace")
+    if schema_json is None:
+        return _bounded(Result(canon.dumps(text) if text else None), max_bytes)
+    found = find_json(text, schema_json)
+    if isinstance(found, Miss):
+        kind = "structured answer" if is_json else "reply"
+        reason = Reason.VALIDATION_ERROR if found.misfits else Reason.PARSE_ERROR
+        return Failure(reason, f"the {kind} could not be used: {found.error}")
+    return _bounded(Result(found.json), max_bytes)
+
+
+def _bounded(found: Result, max_bytes: int) -> Result | Failure:
+    if found.json is not None and len(found.json) > max_bytes:
         return Failure(Reason.OUTPUT_TOO_LARGE, f"the result has {len(found.json):,} bytes; the limit is {max_bytes:,}")
     return found
 

@@ -9,16 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from interlock.decide.outcome import may_retry
-from interlock.decide.schedule import Now
+from interlock.decide.fate import may_retry
+from interlock.decide.gate import tie_breakers
+from interlock.decide.now import Now
+from interlock.decide.quota import unpark
+from interlock.decide.upcoming import engine_of
 from interlock.decide.values import UnresolvedError
 from interlock.decide.work import base_hash, input_hash, next_round, shared
 from interlock.model import events as ev
+from interlock.model.plan import Prompt
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step, Unit
 from interlock.model.states import AttemptState, Reason, RunState, StepState, UnitState
 
-ASKED_AGAIN: Final = frozenset({"check_unavailable", "probe_unavailable"})
+ASKED_AGAIN: Final = frozenset({"check_unavailable", "judge_unavailable", "probe_unavailable"})
 """Reasons of a blocked step that the next `run` asks again."""
 _REASONS: Final = frozenset(Reason)
 
@@ -30,11 +34,13 @@ def close_lost(snap: Snapshot, now: Now) -> list[ev.Event]:
         spec = snap.plan.steps[step.index]
         for unit in step.running.values():
             unsure = unit.kind == "work" and spec.effects == "external"
-            events.append(_lost(step, unit, now, UnitState.UNKNOWN if unsure else UnitState.PENDING))
+            left = UnitState.UNKNOWN if unsure else UnitState.PENDING
+            events.append(_lost(step, unit, now, left, engine_of(spec, unit.kind)))
     return events
 
 
-def _lost(step: Step, unit: Unit, now: Now, left: UnitState) -> ev.AttemptFinished:
+def _lost(step: Step, unit: Unit, now: Now, left: UnitState, engine: str | None) -> ev.AttemptFinished:
+    """An engine may have worked for it: what was reserved is charged."""
     return ev.AttemptFinished(
         at=now.at,
         step=step.index,
@@ -46,6 +52,9 @@ def _lost(step: Step, unit: Unit, now: Now, left: UnitState) -> ev.AttemptFinish
         reason=Reason.LOST,
         error="the driver died before it could record the end",
         retries=unit.retries,
+        asks=unit.asks,
+        usage=ev.Usage(output_tokens=unit.reserve_tokens, estimated=True) if unit.reserve_tokens else None,
+        engine=engine,
     )
 
 
@@ -54,7 +63,7 @@ def go_on(snap: Snapshot, now: Now) -> list[ev.Event]:
     if snap.run.state is RunState.FAILED:
         failed = [step for step in snap.steps if step.state is StepState.FAILED]
         return reopen(snap, now) if len(retry_left(snap)) == len(failed) else []
-    asked = [event for step in snap.steps for event in _ask_again(step, now)]
+    asked = [*unpark(snap, now), *(event for step in snap.steps for event in _ask_again(step, now))]
     if snap.run.state is RunState.ACTIVE or not asked:
         return asked
     return [_activate(snap, now), *asked]
@@ -63,13 +72,30 @@ def go_on(snap: Snapshot, now: Now) -> list[ev.Event]:
 def _ask_again(step: Step, now: Now) -> list[ev.Event]:
     if step.state is not StepState.BLOCKED or step.reason not in ASKED_AGAIN:
         return []
-    state = StepState.GATING if step.reason == "check_unavailable" else StepState.RUNNING
+    state = StepState.RUNNING if step.reason == "probe_unavailable" else StepState.GATING
     again = [
         ev.UnitMoved(at=now.at, step=step.index, unit=unit.ordinal, state=UnitState.PENDING)
         for unit in step.asked
         if unit.state is UnitState.FAILED
     ]
-    return [ev.StepMoved(at=now.at, step=step.index, state=state, round=step.round, loop=step.loop), *again]
+    return [_moved(step, now, state), *again, *_break_ties(step, now)]
+
+
+def _break_ties(step: Step, now: Now) -> list[ev.Event]:
+    units = tie_breakers(step)
+    if not units:
+        return []
+    return [
+        ev.UnitsAdded(
+            at=now.at,
+            step=step.index,
+            kind="judge",
+            round=step.round,
+            loop=step.loop,
+            state=StepState.GATING,
+            units=units,
+        )
+    ]
 
 
 def retry_left(snap: Snapshot) -> list[Step]:
@@ -93,7 +119,7 @@ def reopen(snap: Snapshot, now: Now) -> list[ev.Event]:
     Completed units stay; failed and unrun ones start a new round; unknown ones stay unknown. Raises
     UnresolvedError never: a step whose references fail simply fails again.
     """
-    events: list[ev.Event] = []
+    events = unpark(snap, now)
     for step in snap.steps:
         reopened = _REOPEN.get(step.state)
         if reopened is not None:
@@ -103,13 +129,30 @@ def reopen(snap: Snapshot, now: Now) -> list[ev.Event]:
     return [_activate(snap, now), *events] if events or snap.run.state is not RunState.BLOCKED else []
 
 
+def grant(snap: Snapshot, now: Now, loops: int) -> list[ev.Event]:
+    """Return the events by which rejected steps that can loop get more loops, with the feedback they have."""
+    events: list[ev.Event] = []
+    for step in snap.steps:
+        spec = snap.plan.steps[step.index]
+        if step.state is StepState.BLOCKED and step.reason == "gate_rejected" and isinstance(spec.target, Prompt):
+            events.append(ev.LoopsGranted(at=now.at, step=step.index, more=loops))
+            events.append(_moved(step, now, StepState.GATING))
+    if not events or snap.run.state is RunState.ACTIVE:
+        return events
+    return [_activate(snap, now), *events]
+
+
+def _moved(step: Step, now: Now, state: StepState) -> ev.StepMoved:
+    return ev.StepMoved(at=now.at, step=step.index, state=state, round=step.round, loop=step.loop)
+
+
 def _activate(snap: Snapshot, now: Now) -> ev.RunMoved:
     return ev.RunMoved(at=now.at, state=RunState.ACTIVE, driven_ms=now.driven_ms, reason=f"was {snap.run.state}")
 
 
 def _reopen_failed(snap: Snapshot, step: Step, now: Now) -> list[ev.Event]:
     if not step.work:
-        return [ev.StepMoved(at=now.at, step=step.index, state=StepState.PENDING, round=step.round, loop=step.loop)]
+        return [_moved(step, now, StepState.PENDING)]
     again = [unit for unit in step.work if unit.state in (UnitState.FAILED, UnitState.NOT_RUN)]
     hashes = _hashes(snap, snap.plan.steps[step.index], again)
     units = next_round(step, again, hashes)
@@ -122,7 +165,7 @@ def _reopen_blocked(snap: Snapshot, step: Step, now: Now) -> list[ev.Event]:
     if step.reason == "gate_rejected":
         return _reopen_failed(snap, step, now)
     if step.reason == "module_changed":
-        return [ev.StepMoved(at=now.at, step=step.index, state=StepState.RUNNING, round=step.round, loop=step.loop)]
+        return [_moved(step, now, StepState.RUNNING)]
     return []
 
 
@@ -130,10 +173,11 @@ def _hashes(snap: Snapshot, spec: PlanStep, units: list[Unit]) -> dict[int | Non
     if not units:
         return {}
     try:
-        base = base_hash(snap.plan, spec, shared(snap, spec))
+        context = shared(snap, spec)
     except UnresolvedError:
         return dict.fromkeys((unit.index for unit in units), "")
-    return {unit.index: input_hash(base, unit.item) for unit in units}
+    bases = {said: base_hash(snap.plan, spec, context, said) for said in {unit.feedback for unit in units}}
+    return {unit.index: input_hash(bases[unit.feedback], unit.item) for unit in units}
 
 
 def divergences(snap: Snapshot, recorded: dict[tuple[int, int], str], now: Now) -> list[ev.Event]:

@@ -1,4 +1,4 @@
-"""Which units may start now: caps of map and run, budget, and backoff that is due."""
+"""Which units may start now: caps of map and run, budget, engines' quotas, and backoff that is due."""
 
 from __future__ import annotations
 
@@ -7,44 +7,18 @@ from itertools import islice, takewhile
 
 import msgspec
 
+from interlock.decide.budget import NO_LIMIT, ceiling, reservation
+from interlock.decide.now import Now
+from interlock.decide.quota import is_parked, parked_for
+from interlock.decide.upcoming import engine_of, next_kind
 from interlock.model.actions import Dispatch
+from interlock.model.events import UnitKind
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step
 from interlock.model.states import StepState
 
 MAX_CONCURRENCY = 256
-
-
-class Now(msgspec.Struct, frozen=True, kw_only=True):
-    """The moment of a decision and the host's limits. Times in milliseconds."""
-
-    at: int
-    driven_ms: int = 0
-    map_concurrency: int = 4
-    """Of a map that names none: `min(16, max(4, 2 * cores))`."""
-
-
-def ceiling(snap: Snapshot, name: str) -> float | None:
-    """Return a budget ceiling with its amendments."""
-    if name in snap.raised:
-        return snap.raised[name]
-    value: float | None = getattr(snap.plan.budget, name)
-    return value
-
-
-def exhausted(snap: Snapshot, now: Now) -> str | None:
-    """Name the ceiling that forbids another dispatch, with figures, or None."""
-    used = {
-        "max_units": snap.dispatched,
-        "max_duration_ms": now.driven_ms,
-        "max_tokens": snap.tokens,
-        "max_cost_usd": snap.cost_usd,
-    }
-    for name, spent in used.items():
-        top = ceiling(snap, name)
-        if top is not None and spent >= top:
-            return f"the budget's {name} of {top:g} is used up ({spent:g})"
-    return None
+_ACTIVE = (StepState.RUNNING, StepState.GATING)
 
 
 class Room(msgspec.Struct):
@@ -52,32 +26,46 @@ class Room(msgspec.Struct):
 
     attempts: int
     units: int
+    tokens: int
 
 
 def run_room(snap: Snapshot) -> Room:
-    """Return how many more attempts the run may have in flight, and how many more units it may dispatch."""
+    """Return how many more attempts the run may have in flight, units it may dispatch and tokens it may reserve."""
     limit = min(snap.plan.limits.max_concurrency or MAX_CONCURRENCY, MAX_CONCURRENCY)
-    top = ceiling(snap, "max_units")
-    return Room(limit - snap.running, MAX_CONCURRENCY if top is None else int(top) - snap.dispatched)
+    units, tokens = ceiling(snap, "max_units"), ceiling(snap, "max_tokens")
+    return Room(
+        limit - snap.running,
+        NO_LIMIT if units is None else int(units) - snap.dispatched,
+        NO_LIMIT if tokens is None else int(tokens) - snap.tokens - snap.reserved_tokens,
+    )
 
 
-def startable(spec: PlanStep, step: Step, now: Now, room: Room) -> list[Dispatch]:
+def startable(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: Room) -> list[Dispatch]:
     """Take from `room` the dispatches that may begin now: ready units before those whose backoff is due.
 
     They are all of one kind: an executor has other places for a check or probe than for work.
     """
-    kind = step.ready[0].kind if step.ready else "work"
-    cap = min(_cap(spec, now) - len(step.running), room.attempts)
+    kind = next_kind(step)
+    if is_parked(snap, engine_of(spec, kind), now.at):
+        return []
+    needs = reservation(snap, spec, kind)
+    cap = min(_cap(spec, now) - len(step.running), room.attempts, room.tokens // needs if needs else NO_LIMIT)
     if kind == "work":
         cap = min(cap, room.units)
     if cap <= 0:
         return []
-    same = takewhile(lambda unit: unit.kind == kind, step.ready)
-    found = [Dispatch(step.index, unit.ordinal) for unit in islice(same, cap)]
-    if kind == "work":
-        found += [Dispatch(step.index, ordinal) for ordinal in _due(step, now.at, cap - len(found))]
-        room.units -= len(found)
+    found = _ready(step, kind, now.at, cap)
+    room.units -= len(found) if kind == "work" else 0
     room.attempts -= len(found)
+    room.tokens -= len(found) * needs
+    return [Dispatch(step.index, ordinal) for ordinal in found]
+
+
+def _ready(step: Step, kind: UnitKind, at: int, most: int) -> list[int]:
+    same = takewhile(lambda unit: unit.kind == kind, step.ready)
+    found = [unit.ordinal for unit in islice(same, most)]
+    if step.backoff and step.units[step.backoff[0][1]].kind == kind:
+        found += _due(step, at, most - len(found))
     return found
 
 
@@ -106,9 +94,10 @@ def _cap(spec: PlanStep, now: Now) -> int:
     return min(spec.map.concurrency or now.map_concurrency, MAX_CONCURRENCY)
 
 
-def in_backoff(snap: Snapshot) -> bool:
-    """Tell whether a unit waits for its next attempt and will get it."""
-    return any(snap.steps[i].backoff and snap.steps[i].state is StepState.RUNNING for i in snap.open)
+def in_backoff(snap: Snapshot, at: int) -> bool:
+    """Tell whether a unit waits for its next attempt and will get it without waiting for a quota."""
+    active = (step for step in map(snap.steps.__getitem__, snap.open) if step.state in _ACTIVE)
+    return any(step.backoff and parked_for(snap, step, at) is None for step in active)
 
 
 def next_due(snap: Snapshot, after: int) -> int | None:
@@ -116,6 +105,7 @@ def next_due(snap: Snapshot, after: int) -> int | None:
 
     One that was due by then and did not start waits for a place, not for time.
     """
-    running = (step for step in map(snap.steps.__getitem__, snap.open) if step.state is StepState.RUNNING)
-    due = [step.backoff[0][0] for step in running if step.backoff and step.backoff[0][0] > after]
+    active = (step for step in map(snap.steps.__getitem__, snap.open) if step.state in _ACTIVE)
+    due = [step.backoff[0][0] for step in active if step.backoff and step.backoff[0][0] > after]
+    due += [until for until in snap.parked.values() if until is not None and until > after]
     return min(due) if due else None

@@ -71,7 +71,7 @@ def _unit(spec: PlanStep, base: bytes, seen: dict[str, int], index: int, item: o
     return NewUnit(index, f"{spec.id}:{digest}", index, raw, input_hash(base, raw))
 
 
-def base_hash(plan: Plan, spec: PlanStep, context: Shared) -> bytes:
+def base_hash(plan: Plan, spec: PlanStep, context: Shared, feedback: bytes | None = None) -> bytes:
     """Hash what all units of the step share."""
     shape = {
         "target": msgspec.to_builtins(spec.target),
@@ -81,7 +81,7 @@ def base_hash(plan: Plan, spec: PlanStep, context: Shared) -> bytes:
         "cwd": spec.cwd,
         "commit": plan.project.commit,
         "root": plan.project.root,
-        "feedback": None,
+        "feedback": None if feedback is None else feedback.decode(),
     }
     parts = (canon.dumps(shape), context.params_json, context.inputs_json)
     return hashlib.sha256(b"\0".join(parts)).digest()
@@ -93,10 +93,11 @@ def input_hash(base: bytes, item: bytes | None) -> str:
 
 
 def next_round(step: Step, units: Iterable[Unit], hashes: dict[int | None, str]) -> tuple[NewUnit, ...]:
-    """Return fresh units for the round after the step's, standing for `units`."""
+    """Return fresh units for the round after the step's, standing for `units`: in its loop, with their feedback."""
     start = len(step.units)
+    suffix = f"~r{step.round + 1}" + (f"~l{step.loop}" if step.loop > 1 else "")
     return tuple(
-        NewUnit(start + n, f"{base_id(unit.id)}~r{step.round + 1}", unit.index, unit.item, hashes[unit.index])
+        NewUnit(start + n, base_id(unit.id) + suffix, unit.index, unit.item, hashes[unit.index], feedback=unit.feedback)
         for n, unit in enumerate(units)
     )
 

@@ -7,7 +7,7 @@ it) carries the mark asked for. Neither this process nor anything above it is ev
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from interlock.dispatch import identity
 from interlock.dispatch.markers import Marker, parse
@@ -38,16 +38,13 @@ def _end_recorded(process: Process) -> bool:
     return True
 
 
-def end_strays(marker: Marker, dispatches: Collection[str], give_up_s: float = 1.0) -> int:
-    """Kill what the given attempts of this driver left behind, wherever it went; return how many there were."""
-    if not dispatches:
-        return 0
+def end_strays(marker: Marker, ended: Callable[[str], bool], give_up_s: float = 1.0) -> int:
+    """Kill what those attempts of this driver left behind whose dispatch id has `ended`; return how many there were."""
 
     def wanted(value: bytes) -> bool:
         marks = parse(value.decode("utf-8", "surrogateescape"))
         return any(
-            mark[:3] == (marker.run_id, marker.holder, str(marker.term)) and mark.dispatch in dispatches
-            for mark in marks
+            mark[:3] == (marker.run_id, marker.holder, str(marker.term)) and ended(mark.dispatch) for mark in marks
         )
 
     # their leaders have all been reaped, so none can be caught between fork and exec: no need to wait between scans

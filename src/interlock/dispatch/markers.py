@@ -32,6 +32,17 @@ class Marker(NamedTuple):
         return f"{own} {self.outer}" if self.outer else own
 
 
+def dispatch_id(holder: str, step: int, number: int) -> str:
+    """Return a dispatch id: unique by the driver's random holder id and its count, and telling its step."""
+    return f"{holder}.{step}.{number}"
+
+
+def step_of(dispatch: str) -> int | None:
+    """Return the step that a dispatch id tells, None for an id of another make."""
+    parts = dispatch.split(".")
+    return int(parts[1]) if len(parts) == 3 and parts[1].isdigit() else None  # noqa: PLR2004 - as dispatch_id makes it
+
+
 class Mark(NamedTuple):
     """One marker as found on a process."""
 

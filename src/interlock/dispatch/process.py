@@ -30,7 +30,7 @@ from interlock.model.states import Reason
 _JOIN_S: Final = 10.0
 
 
-class _Wake:
+class Wake:
     """Called from any thread, it makes `fd` readable for the one that polls it."""
 
     def __init__(self) -> None:
@@ -39,10 +39,12 @@ class _Wake:
         os.set_blocking(self._writing, False)
 
     def __call__(self) -> None:
+        """Make it readable."""
         with contextlib.suppress(OSError):
             os.write(self._writing, b"w")
 
     def close(self) -> None:
+        """Release both ends; nobody may call it any more."""
         os.close(self.fd)
         os.close(self._writing)
 
@@ -96,7 +98,7 @@ class CommandRunner:
         if self._closed:
             return None, "cancelled before it began"
         try:
-            wake = _Wake()
+            wake = Wake()
         except OSError as error:
             return None if self._threads else (Reason.DISPATCH_ERROR, f"no thread can be had: {error.strerror}")
         thread = threading.Thread(target=self._work, args=(wake,), name=f"command-{len(self._threads)}", daemon=True)
@@ -121,7 +123,7 @@ class CommandRunner:
         self._launcher.forget(job_key)
         with self._lock:
             dispatches = self._dispatches.pop(job_key, None)
-        return end_strays(self._marker, dispatches) if dispatches else 0
+        return end_strays(self._marker, dispatches.__contains__) if dispatches else 0
 
     def close(self) -> None:
         """End everything that is left. Idempotent."""
@@ -134,13 +136,15 @@ class CommandRunner:
             self._queue.put(None)
         for thread in self._threads:
             thread.join(_JOIN_S)
-        end_strays(self._marker, set().union(*self._dispatches.values()))
+        dispatches = set[str]().union(*self._dispatches.values())
+        if dispatches:
+            end_strays(self._marker, dispatches.__contains__)
         self._dispatches.clear()
         if self._owns_reaper:
             self._reaper.close()
         self._launcher.close()
 
-    def _work(self, wake: _Wake) -> None:
+    def _work(self, wake: Wake) -> None:
         """Carry out attempts until told to stop: one thread's life."""
         poller = select.poll()
         poller.register(wake.fd, select.POLLIN)

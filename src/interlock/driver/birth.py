@@ -5,15 +5,27 @@ from __future__ import annotations
 import secrets
 from datetime import UTC, datetime
 
-from interlock.model.plan import Plan
+from interlock.model.plan import Gate, Plan
 from interlock.plan.freeze import freeze
-from interlock.store.base import NewRun, NewStep
+from interlock.store.base import NewRun, NewStep, Stage
 
 
 def new_run_id(wall_ms: int) -> str:
     """Return an id such as `20261130-131702-3f9a2c41`: UTC date and time, then milliseconds and chance in hex."""
     moment = datetime.fromtimestamp(wall_ms / 1000, UTC)
     return f"{moment:%Y%m%d-%H%M%S}-{wall_ms % 1000:03x}{secrets.token_hex(3)[:5]}"
+
+
+def stages(gate: Gate | None) -> tuple[Stage, ...]:
+    """Name what the gate holds, in the order in which it is asked."""
+    if gate is None:
+        return ()
+    held: dict[Stage, bool] = {
+        "check": gate.check is not None,
+        "judge": gate.judge is not None,
+        "approval": gate.approval,
+    }
+    return tuple(stage for stage, asked in held.items() if asked)
 
 
 def new_run(plan: Plan, run_id: str, params_json: bytes, at: int, key: str | None) -> NewRun:
@@ -27,7 +39,7 @@ def new_run(plan: Plan, run_id: str, params_json: bytes, at: int, key: str | Non
         params_json=params_json,
         created_at=at,
         steps=tuple(
-            NewStep(id=step.id, gate="none" if step.gate is None else "each" if step.gate.each else "step")
+            NewStep(id=step.id, stages=stages(step.gate), each=step.gate is not None and step.gate.each)
             for step in plan.steps
         ),
         key=key,

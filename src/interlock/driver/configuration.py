@@ -7,7 +7,8 @@ from pathlib import Path
 from interlock.driver.project import ProjectPaths
 from interlock.errors import ConfigError, Diagnostic
 from interlock.model.workflow import Place
-from interlock.plan.config import Config, check_config, merge_config
+from interlock.plan.config import Config, merge_config
+from interlock.plan.config_check import check_config
 from interlock.plan.config_parse import parse_config
 from interlock.plan.diagnose import Source
 

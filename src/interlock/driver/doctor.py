@@ -31,6 +31,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     ok: bool
     detail: str
     hint: str = ""
+    notes: tuple[str, ...] = ()
+    """What a user should know of it, though nothing is wrong."""
 
 
 def check_host(root: Path, state_dir: Path) -> list[Check]:

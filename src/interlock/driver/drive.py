@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager
 
 import msgspec
 
+from interlock.decide.now import Now
 from interlock.decide.reopen import close_lost, divergences
-from interlock.decide.schedule import Now
 from interlock.driver.clock import Clock
 from interlock.driver.executor import Executor
-from interlock.driver.lease import Host, acquire
+from interlock.driver.lease import Host, acquire, held_error, renewed
 from interlock.driver.load import restore
 from interlock.driver.loop import Loop, Observer, Opening, Stop
 from interlock.errors import DispatchRefusedError, InterlockError
@@ -79,12 +79,14 @@ def _drive(
     loaded = store.load(lease.run_id)
     plan = thaw(loaded.plan_json, loaded.run.plan_hash, lease.run_id)
     check_params(plan, loaded.run.params_json, lease.run_id)
-    world.end_leftovers(lease.run_id, [row.process for row in loaded.open if row.process is not None], lease.holder)
+    if loaded.dispatched:
+        _prove(world, held)
+        world.end_leftovers(lease.run_id, [row.process for row in loaded.open if row.process is not None], lease.holder)
     snap, recorded = restore(plan, loaded, store.units(lease.run_id))
     with _closing(world.executor(plan, lease)) as executor:
         loop = Loop(
             snap=snap,
-            lease=lease,
+            lease=held[0],
             store=store,
             executor=executor,
             clock=world.clock,
@@ -98,6 +100,14 @@ def _drive(
     if loop.error is not None:
         raise loop.error
     return Driven(snap, loop.stop)
+
+
+def _prove(world: World, held: list[Lease]) -> None:
+    """Renew before killing what others left: after a pause these may be the children of who took over."""
+    lease = renewed(held[0], world.clock)
+    if not world.store.renew(lease):
+        raise held_error(lease.run_id, world.store.read_lease(lease.run_id))
+    held[0] = lease
 
 
 def _compare(recorded: dict[tuple[int, int], str]) -> Opening:

@@ -9,7 +9,7 @@ from interlock.model.events import Process
 
 
 class Executor(Protocol):
-    """Where work runs. Four verbs; nothing here decides."""
+    """Where work runs. Capacity, start, wait, cancel, and what cleaning up takes; nothing here decides."""
 
     def capacity(self, job: Job, wanted: int) -> list[Process | None]:
         """Offer up to `wanted` places for attempts of `job`: a warm worker's identity, or None for a new process.
@@ -28,6 +28,10 @@ class Executor(Protocol):
 
     def cancel(self, dispatches: list[str] | None, grace_s: float) -> None:
         """Ask the attempts (None: all) to end: SIGTERM to their trees, SIGKILL after `grace_s`. Outcomes follow."""
+        ...
+
+    def tidy(self, step: int) -> None:
+        """End what ended attempts of a step left running; the step is over."""
         ...
 
     def wake(self) -> None:

@@ -9,14 +9,18 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from interlock.decide.answers import JUDGE_SCHEMA
+from interlock.decide.fate import MISSES
+from interlock.decide.prompt import compose, correction, judge_prompt
 from interlock.decide.reduce import Artifact, reduce_step
 from interlock.decide.work import Shared, idempotency_key, shared
-from interlock.dispatch.base import Job, Request
+from interlock.dispatch.base import EngineCall, Job, Request
 from interlock.errors import DispatchRefusedError
 from interlock.model.events import Process
-from interlock.model.plan import Plan, PythonFunction, Target
+from interlock.model.plan import Engine, Plan, Prompt, PythonFunction, Target
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step, Unit
+from interlock.model.states import UnitState
 
 
 class ModuleChangedError(Exception):
@@ -50,6 +54,12 @@ class JobBook:
     def request(self, job: Job, step: Step, unit: Unit, number: int, dispatch: str, process: Process | None) -> Request:
         """Return the request of the unit's next attempt."""
         asked = unit if unit.kind != "probe" else step.units[int(unit.subject or 0)]
+        session = self._session(step, unit)
+        text = None if job.call is None else self._prompt(step, unit, job)
+        cold = text
+        if text is not None and _corrects(unit):
+            cold = correction(unit.error, text)
+            text = cold if session is None else correction(unit.error, None)
         return Request(
             job=job,
             dispatch=dispatch,
@@ -59,7 +69,36 @@ class JobBook:
             item_json=unit.item,
             index=unit.index,
             process=process,
+            prompt=text,
+            cold_prompt=None if cold == text else cold,
+            session=session,
+            session_usage=None if session is None else self._snap.sessions.get(session),
         )
+
+    def _session(self, step: Step, unit: Unit) -> str | None:
+        """Return the agent session to go on in: a correction's, a warm loop's, a warm retry's."""
+        continued = self._plan.steps[step.index].retry.session == "continue"
+        return unit.session if _corrects(unit) or continued else None
+
+    def _prompt(self, step: Step, unit: Unit, job: Job) -> str:
+        spec = self._plan.steps[step.index]
+        if unit.kind == "judge":
+            return self._judge_prompt(step, spec, unit, job)
+        return compose(
+            spec.target.text if isinstance(spec.target, Prompt) else "",
+            params_json=job.params_json,
+            inputs_json=job.inputs_json,
+            item_json=unit.item,
+            index=unit.index,
+            feedback_json=unit.feedback,
+        )
+
+    def _judge_prompt(self, step: Step, spec: PlanStep, unit: Unit, job: Job) -> str:
+        judge = spec.gate.judge if spec.gate else None
+        if judge is None:
+            raise RuntimeError(f"unit {unit.id} has no judge")
+        artifact = job.artifact_json or b"null"
+        return judge_prompt(judge.rubric, _counts(step, unit), artifact, judge.clip_chars, item_json=unit.item)
 
     def take_notices(self) -> list[str]:
         """Return what a person should know about the world, once."""
@@ -77,11 +116,12 @@ class JobBook:
             step_id=spec.id,
             step=step.index,
             target=_target(spec, unit),
+            call=_call(self._plan, spec, unit),
             shell=self._plan.shell.argv if self._plan.shell else (),
             params_json=context.params_json,
             inputs_json=context.inputs_json,
-            artifact_json=self._artifact(step, spec, unit) if unit.kind == "gate" else None,
-            env=spec.env,
+            artifact_json=self._artifact(step, spec, unit) if unit.kind in ("gate", "judge") else None,
+            env=self._env(spec, unit),
             cwd=str(Path(self._plan.project.root, spec.cwd)),
             timeout_ms=spec.timeout_ms,
             idle_timeout_ms=spec.idle_timeout_ms,
@@ -89,6 +129,13 @@ class JobBook:
             max_log_bytes=self._plan.limits.max_log_bytes,
             accepts_any_exit=asking,
         )
+
+    def _env(self, spec: PlanStep, unit: Unit) -> tuple[str, ...]:
+        """Return the env groups of a unit: those of the engine that it goes to, then the step's, which stand over them."""
+        call = _call(self._plan, spec, unit)
+        own = spec.env if unit.kind != "judge" else ()
+        engine = () if call is None else _engine(self._plan, call.engine).env
+        return tuple(dict.fromkeys([*engine, *own]))
 
     def _artifact(self, step: Step, spec: PlanStep, unit: Unit) -> bytes:
         if unit.item is not None:
@@ -134,12 +181,59 @@ def module_hash(file: str) -> str:
     return "sha256:" + hashlib.sha256(Path(file).read_bytes()).hexdigest()
 
 
+def _engine(plan: Plan, name: str) -> Engine:
+    return next(engine for engine in plan.engines if engine.name == name)
+
+
+def _call(plan: Plan, spec: PlanStep, unit: Unit) -> EngineCall | None:
+    """Return what a unit asks of an engine, None when it goes to none."""
+    judge = spec.gate.judge if spec.gate is not None and unit.kind == "judge" else None
+    if judge is not None:
+        engine = _engine(plan, judge.engine)
+        return EngineCall(
+            engine=engine.name,
+            kind=engine.kind,
+            driver=engine.driver,
+            model=judge.model or engine.model,
+            schema_json=JUDGE_SCHEMA,
+        )
+    target = spec.target
+    if unit.kind != "work" or not isinstance(target, Prompt):
+        return None
+    engine = _engine(plan, target.engine)
+    return EngineCall(
+        engine=engine.name,
+        kind=engine.kind,
+        driver=engine.driver,
+        model=target.model or engine.model,
+        schema_json=spec.unit_schema_json,
+        temperature=target.temperature,
+        max_tokens=target.max_tokens,
+        extra_params_json=target.extra_params_json,
+    )
+
+
+def _corrects(unit: Unit) -> bool:
+    """Tell whether the unit's next attempt is the one corrective re-ask; a retry or a question put anew is none."""
+    return unit.state is UnitState.PENDING and unit.asks > 0 and unit.reason in MISSES
+
+
+def _counts(step: Step, unit: Unit) -> str:
+    """Return the line of unit counts that a judge reads."""
+    if unit.item is not None:
+        return f"Units: one item of {len(step.work)}, completed."
+    parts = [f"{count} {state}" for state, count in step.counts.items() if count]
+    return f"Units: {len(step.work)} in all, " + ", ".join(parts) + "."
+
+
 def _target(spec: PlanStep, unit: Unit) -> Target:
     found: Target | None
     if unit.kind == "gate":
         found = spec.gate.check if spec.gate else None
     elif unit.kind == "probe":
         found = spec.probe
+    elif unit.kind == "judge" and spec.gate is not None and spec.gate.judge is not None:
+        found = Prompt(text=spec.gate.judge.rubric, engine=spec.gate.judge.engine, model=spec.gate.judge.model)
     else:
         found = spec.target
     if found is None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
-from typing import cast
 
 import msgspec
 
 from interlock.model import events as ev
 from interlock.model.plan import Plan
-from interlock.model.run import RunInfo, Snapshot, Step, Unit
-from interlock.model.states import RunState, StepState, UnitState
+from interlock.model.run import RunInfo, Snapshot
+from interlock.model.states import UNIT_ENDED, RunState, StepState, UnitState
+from interlock.model.unit import Step, Unit
 from interlock.store.base import Loaded, RunRow, StepRow, UnitRow
 
 
@@ -35,6 +35,7 @@ def restore(plan: Plan, loaded: Loaded, units: Iterable[UnitRow]) -> tuple[Snaps
     snap = Snapshot(plan, run_info(loaded.run))
     snap.dispatched, snap.tokens, snap.cost_usd = loaded.dispatched, loaded.tokens, loaded.cost_usd
     snap.raised, snap.accepted, snap.noticed = dict(loaded.raised), dict(loaded.accepted), set(loaded.notices)
+    snap.parked, snap.granted = dict(loaded.parked), dict(loaded.granted)
     for row in loaded.steps:
         _step(snap.steps[row.step], row)
     hashes: dict[tuple[int, int], str] = {}
@@ -45,6 +46,7 @@ def restore(plan: Plan, loaded: Loaded, units: Iterable[UnitRow]) -> tuple[Snaps
             hashes[unit_row.step, unit_row.ordinal] = unit_row.input_hash
     for step in snap.steps:
         _settle(step)
+    _prompts(snap, loaded)
     snap.halted = _halted(snap)
     snap.open = [step.index for step in snap.steps if not step.ended]
     return snap, hashes
@@ -58,12 +60,13 @@ def _step(step: Step, row: StepRow) -> None:
 
 
 def _add(snap: Snapshot, step: Step, row: UnitRow) -> None:
-    new = ev.NewUnit(row.ordinal, row.id, row.index, row.item, "", row.subject)
-    unit = Unit(new, cast("ev.UnitKind", row.kind), row.round, row.loop)
+    new = ev.NewUnit(row.ordinal, row.id, row.index, row.item, "", row.subject, row.feedback, row.session)
+    unit = Unit(new, row.kind, row.round, row.loop)
     unit.state = UnitState(row.state)
     unit.attempt, unit.retries, unit.not_before = row.attempt, row.retries, row.not_before or 0
+    unit.asks = row.asks
     unit.reason, unit.error, unit.result = row.reason, row.error, row.result
-    unit.verdict = cast("ev.Verdict | None", row.verdict)
+    unit.verdict = row.verdict
     step.units.append(unit)
     if unit.state is UnitState.RUNNING:
         unit.dispatch = row.dispatch
@@ -71,8 +74,20 @@ def _add(snap: Snapshot, step: Step, row: UnitRow) -> None:
         snap.running += 1
 
 
+def _prompts(snap: Snapshot, loaded: Loaded) -> None:
+    """Hold back again what prompts in flight had reserved, and recall what engines were seen to use, oldest first."""
+    for attempt in loaded.open:
+        snap.steps[attempt.step].units[attempt.unit].reserve_tokens = attempt.reserve_tokens
+        snap.reserved_tokens += attempt.reserve_tokens
+    for seen in reversed(loaded.usage_seen):
+        snap.usage_seen.setdefault(seen.engine, []).append(seen.input_tokens + seen.output_tokens)
+
+
 def _settle(step: Step) -> None:
-    """Build what decisions ask for from the units: effective work, queues, counts, first failure."""
+    """Build what decisions ask for from the units: effective work, queues, counts, first failure.
+
+    What waits for a person is in no queue: nothing is dispatched for it.
+    """
     last: dict[int | None, Unit] = {}
     for unit in step.units:
         if unit.kind == "work":
@@ -82,7 +97,9 @@ def _settle(step: Step) -> None:
     step.work = list(last.values())
     for unit in step.work:
         step.counts[unit.state] += 1
-    for unit in (*step.work, *step.asked):
+    engaged = [unit for unit in step.asked if unit.kind != "approval"]
+    step.asking = sum(unit.state not in UNIT_ENDED for unit in engaged)
+    for unit in (*step.work, *engaged):
         if unit.state is UnitState.PENDING:
             step.ready.append(unit)
         elif unit.state is UnitState.WAITING:
@@ -96,8 +113,7 @@ def _halted(snap: Snapshot) -> int | None:
     stopping = [
         step
         for step in snap.steps
-        if step.state is StepState.FAILED
-        or (step.first_failure is not None and snap.plan.steps[step.index].on_error == "fail")
+        if step.state is StepState.FAILED or (step.first_failure is not None and snap.halts(step, step.first_failure))
     ]
     own = [step for step in stopping if step.reason != "stopped"]
     return (own or stopping)[0].index if stopping else None

@@ -1,4 +1,4 @@
-"""The executor of one machine: commands in threads, Python functions in warm workers, one thread that waits for all.
+"""The executor of one machine: commands and prompts in threads, Python functions in warm workers, one that waits.
 
 `wait` is one epoll over the workers and one eventfd, which threads and `wake` write. Guarantees: every started
 request ends in exactly one Outcome; after `close` no process that was started here is left.
@@ -13,20 +13,25 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from interlock.dispatch.base import Job, Outcome, Report, Request
+from interlock.dispatch.base import EngineSettings, Job, Outcome, Report, Request
 from interlock.dispatch.clean_env import clean
+from interlock.dispatch.leftovers import end_strays
 from interlock.dispatch.log import RunLog
-from interlock.dispatch.markers import Marker
+from interlock.dispatch.markers import Marker, step_of
 from interlock.dispatch.process import CommandRunner
 from interlock.dispatch.python import PythonPool
 from interlock.dispatch.python_link import Interpreter
 from interlock.dispatch.reaper import Reaper
 from interlock.dispatch.reaper_main import sweep
 from interlock.dispatch.redact_base import ResolvedEnv
+from interlock.errors import DispatchRefusedError
 from interlock.model.events import Process
 from interlock.model.plan import PythonFunction
+
+if TYPE_CHECKING:
+    from interlock.dispatch.prompt_runner import PromptRunner
 
 _EVENTS: Final = 1_024
 _GATHER_S: Final = 0.001
@@ -50,8 +55,15 @@ class LocalExecutor:
         log: RunLog,
         scratch: Path,
         environ: Mapping[str, str] | None = None,
+        settings: Callable[[str], EngineSettings] | None = None,
     ) -> None:
         base = clean(os.environ if environ is None else environ)
+        self._env_for = env_for
+        self._environ = os.environ if environ is None else environ
+        self._base = base
+        self._scratch = scratch
+        self._settings = settings or _no_engine
+        self._prompts: PromptRunner | None = None
         self._marker = marker
         self._log = log
         self._reaper = Reaper(marker, base)
@@ -62,6 +74,8 @@ class LocalExecutor:
         self._woken = False
         self._closed = False
         self._used_python = False
+        self._command_jobs: dict[int, set[str]] = {}
+        self._python_steps: set[int] = set()
         self._pace_s = 0.0
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poller = select.epoll()
@@ -81,7 +95,7 @@ class LocalExecutor:
         """Offer warm workers for a Python function, new processes for all else."""
         if wanted <= 0:
             return []
-        if not isinstance(job.target, PythonFunction):
+        if not _is_function(job):
             return [None] * wanted
         self._reaper.start()
         self._used_python = True
@@ -91,11 +105,27 @@ class LocalExecutor:
         """Begin the attempts."""
         now, now_ms = time.monotonic(), time.time_ns() // 1_000_000
         for request in requests:
-            if isinstance(request.job.target, PythonFunction):
+            if request.job.call is not None:
+                self._prompt_runner().start(request)
+            elif _is_function(request.job):
                 self._pool.start(request, now, now_ms)
+                self._python_steps.add(request.job.step)
             else:
+                self._command_jobs.setdefault(request.job.step, set()).add(request.job.key)
                 self._commands.start(request)
         self._pool.take_back()
+
+    def _prompt_runner(self) -> PromptRunner:
+        """Make it at the first prompt: it brings an event loop and the agents' adapters along."""
+        if self._prompts is None:
+            from interlock.dispatch.agents.runner import AgentRunner  # noqa: PLC0415 - as the docstring says
+            from interlock.dispatch.prompt_runner import PromptRunner  # noqa: PLC0415 - as the docstring says
+
+            agents = AgentRunner(self._post, self._log, self._scratch, self._marker, self._base, self._reaper)
+            self._prompts = PromptRunner(
+                self._post, self._env_for, self._settings, self._log, agents, environ=self._environ
+            )
+        return self._prompts
 
     def wait(self, timeout_s: float | None) -> list[Report]:
         """Return what has happened. Many short units in flight are gathered, for fewer and bigger commits."""
@@ -171,7 +201,17 @@ class LocalExecutor:
     def cancel(self, dispatches: list[str] | None, grace_s: float) -> None:
         """Ask attempts (None: all) to end."""
         self._commands.cancel(dispatches, grace_s)
+        if self._prompts is not None:
+            self._prompts.cancel(dispatches, grace_s)
         self._pool.cancel(None if dispatches is None else frozenset(dispatches), grace_s)
+
+    def tidy(self, step: int) -> None:
+        """End what the step's attempts left running outside of their groups."""
+        for key in self._command_jobs.pop(step, ()):
+            self._commands.end_strays(key)
+        if step in self._python_steps:
+            self._python_steps.discard(step)
+            end_strays(self._marker, lambda dispatch: step_of(dispatch) == step)
 
     def wake(self) -> None:
         """Make `wait` return."""
@@ -183,6 +223,8 @@ class LocalExecutor:
         if self._closed:
             return
         self._pool.close()
+        if self._prompts is not None:
+            self._prompts.close()
         self._commands.close()
         if self._used_python:
             prefix = self._marker.prefix.encode()
@@ -193,3 +235,13 @@ class LocalExecutor:
             self._closed = True
             self._poller.close()
             os.close(self._event)
+
+
+def _is_function(job: Job) -> bool:
+    return job.call is None and isinstance(job.target, PythonFunction)
+
+
+def _no_engine(name: str) -> EngineSettings:
+    raise DispatchRefusedError(
+        "no-engine", f"engine `{name}` is not configured", f"add [engines.{name}] to interlock.toml"
+    )

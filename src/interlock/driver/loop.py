@@ -14,24 +14,29 @@ from typing import Any, Final
 import msgspec
 
 from interlock.decide import requests as asked
+from interlock.decide.budget import ceiling, reservation
 from interlock.decide.next import next_actions
-from interlock.decide.outcome import finish
-from interlock.decide.schedule import Now, ceiling, next_due
+from interlock.decide.now import Now
+from interlock.decide.schedule import next_due
 from interlock.decide.values import UnresolvedError
-from interlock.dispatch.base import EnvAudit, Outcome, Report, Request, Started
+from interlock.dispatch.base import Request
+from interlock.dispatch.markers import dispatch_id
 from interlock.driver.clock import Clock
 from interlock.driver.executor import Executor
 from interlock.driver.jobs import JobBook, ModuleChangedError
 from interlock.driver.lease import RENEW_MS, held_error, renewed
+from interlock.driver.record import recorded
 from interlock.errors import InterlockError, StoreError
 from interlock.model import events as ev
 from interlock.model.actions import Dispatch
 from interlock.model.run import Lease, Snapshot, Step, Unit
-from interlock.model.states import RunState, StepState
+from interlock.model.states import STEP_ENDED, RunState, StepState
 from interlock.store.base import Store
 
 POLL_MS: Final = 500
 GRACE_S: Final = 5.0
+_OVER: Final = frozenset({RunState.COMPLETED, RunState.ABANDONED})
+"""What nobody can ask anything of any more."""
 
 Opening = Callable[[Snapshot, Now], Sequence[ev.Event]]
 Observer = Callable[[Sequence[ev.Event], Snapshot], None]
@@ -115,7 +120,8 @@ class Loop:
                 return
             reports = self._executor.wait(self._wait_s())
             pending = []
-            self._record(reports, pending)
+            for event in recorded(self._snap, self._inflight, reports, self._clock.wall_ms(), self._steady_ms()):
+                self._add(pending, (event,))
             self._look_around(pending)
 
     @property
@@ -181,15 +187,24 @@ class Loop:
         jobs = [self._jobs.job(step, unit) for unit in units]
         places = self._executor.capacity(jobs[0], len(units))
         at = self._clock.wall_ms()
+        reserve = reservation(self._snap, self._snap.plan.steps[step.index], units[0].kind)
         for unit, job, process in zip(units, jobs, places, strict=False):
             self._counter += 1
-            dispatch = f"{self._lease.holder}.{self._counter}"
+            dispatch = dispatch_id(self._lease.holder, step.index, self._counter)
             number = unit.attempt + 1
             event = ev.AttemptReserved(
-                at=at, step=step.index, unit=unit.ordinal, number=number, dispatch=dispatch, process=process
+                at=at,
+                step=step.index,
+                unit=unit.ordinal,
+                number=number,
+                dispatch=dispatch,
+                process=process,
+                engine=job.call.engine if job.call else None,
+                model=job.call.model if job.call else None,
+                reserve_tokens=reserve,
             )
-            self._add(pending, (event,))
             requests.append((self._jobs.request(job, step, unit, number, dispatch, process), step, unit))
+            self._add(pending, (event,))
         for text in self._jobs.take_notices():
             self._add(pending, (ev.Notice(at=at, code="directory-identity", text=text),))
 
@@ -204,41 +219,6 @@ class Loop:
             loop=step.loop,
         )
         self._add(pending, (moved,))
-
-    # what became of it
-
-    def _record(self, reports: list[Report], pending: list[ev.Event]) -> None:
-        ended = {report.dispatch for report in reports if type(report) is Outcome}
-        for report in reports:
-            if type(report) is Outcome:
-                placed = self._inflight.pop(report.dispatch, None)
-                if placed is not None:
-                    self._add(pending, (finish(self._snap, *placed, report, self._steady_ms()),))
-            elif type(report) is Started:
-                if report.dispatch not in ended and report.dispatch in self._inflight:
-                    self._started(report, pending)
-            elif type(report) is EnvAudit:
-                self._audit(report, pending)
-
-    def _started(self, report: Started, pending: list[ev.Event]) -> None:
-        step, unit = self._inflight[report.dispatch]
-        event = ev.AttemptStarted(
-            at=self._clock.wall_ms(),
-            step=step.index,
-            unit=unit.ordinal,
-            number=unit.attempt,
-            dispatch=report.dispatch,
-            process=report.process,
-        )
-        self._add(pending, (event,))
-
-    def _audit(self, report: EnvAudit, pending: list[ev.Event]) -> None:
-        at = self._clock.wall_ms()
-        self._add(pending, (ev.EnvResolved(at=at, step=report.step, names=report.names),))
-        for text in report.warnings:
-            code = f"env:{text}"
-            if code not in self._snap.noticed:
-                self._add(pending, (ev.Notice(at=at, code=code, text=text, step=report.step),))
 
     # the journal
 
@@ -263,6 +243,9 @@ class Loop:
         if requests and self.stop is None and self._still_ours():
             self._inflight.update({request.dispatch: (step, unit) for request, step, unit in requests})
             self._executor.start([request for request, _, _ in requests])
+        for event in pending:
+            if type(event) is ev.StepMoved and event.state in STEP_ENDED:
+                self._executor.tidy(event.step)
         self._observe(pending, self._snap)
 
     def _spool(self, pending: Sequence[ev.Event]) -> None:
@@ -324,12 +307,15 @@ class Loop:
         for row in found:
             if row.id in self._requests:
                 continue
-            if row.kind == "abandon":
+            if row.kind == "abandon" and self._snap.run.state not in _OVER:
                 self._requests.append(row.id)
                 self._halt(Stop.ABANDON, GRACE_S)
                 continue
-            payload: dict[str, Any] = msgspec.json.decode(row.payload_json)
-            reply = asked.answer(self._snap, row.kind, payload, self._now())
+            if self._snap.run.state in _OVER:
+                reply = asked.Answer((), f"the run is {self._snap.run.state}")
+            else:
+                payload: dict[str, Any] = msgspec.json.decode(row.payload_json)
+                reply = asked.answer(self._snap, row.kind, payload, self._now())
             self._add(pending, reply.events)
             self._add(pending, (ev.RequestApplied(at=self._clock.wall_ms(), request=row.id, outcome=reply.outcome),))
 

@@ -18,7 +18,7 @@ DEGRADED: Final = 6
 TRY_LATER: Final = 75
 INTERRUPTED: Final = 130
 
-_GATE_REASONS: Final = frozenset({"gate_rejected", "check_unavailable"})
+_GATE_REASONS: Final = frozenset({"gate_rejected", "check_unavailable", "judge_unavailable"})
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,6 +36,8 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None
     cached_tokens: int | None = None
     reasoning_tokens: int | None = None
+    estimated: bool = False
+    """The engine told nothing: the tokens are what the dispatch had reserved."""
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,6 +111,8 @@ class AttemptReserved(_Event, frozen=True, kw_only=True, tag="attempt_reserved")
     engine: str | None = None
     model: str | None = None
     """Of a prompt: whom it goes to, and the exact model asked for."""
+    reserve_tokens: int = 0
+    """What the budget holds back for it until its usage is known."""
 
 
 class AttemptStarted(_Event, frozen=True, kw_only=True, tag="attempt_started"):
@@ -143,6 +147,8 @@ class AttemptFinished(_Event, frozen=True, kw_only=True, tag="attempt_finished")
     """When the unit may be tried again."""
     process: Process | None = None
     usage: Usage | None = None
+    engine: str | None = None
+    """Of a prompt: whose usage it is."""
     answered: Answered | None = None
     asks: int = 0
     """Corrective re-asks of the unit spent so far, this one's included when the unit is pending again for it."""

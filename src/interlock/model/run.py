@@ -15,8 +15,13 @@ import msgspec
 
 from interlock.model import canon
 from interlock.model import events as ev
-from interlock.model.plan import Plan
-from interlock.model.states import RUN_ENDED, STEP_ENDED, Reason, RunState, StepState, UnitState
+from interlock.model.plan import Plan, Prompt
+from interlock.model.states import RUN_ENDED, Reason, RunState, StepState, UnitState
+from interlock.model.unit import Step, Unit, move_unit
+
+_SEEN: Final = 100
+"""Answers of an engine that a reservation looks back on."""
+_NOTHING: Final = ev.Usage(input_tokens=0, output_tokens=0, cost_usd=0.0, cached_tokens=0, reasoning_tokens=0)
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,97 +40,6 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     expires_ms: int
     expires_boot_ms: int
     released: bool = False
-
-
-class Unit:
-    """One work, gate or probe unit as the loop sees it. See `events.NewUnit` for the fields it was born with."""
-
-    __slots__ = (
-        "asks",
-        "attempt",
-        "dispatch",
-        "error",
-        "feedback",
-        "id",
-        "index",
-        "item",
-        "kind",
-        "loop",
-        "not_before",
-        "ordinal",
-        "reason",
-        "result",
-        "retries",
-        "round",
-        "session",
-        "state",
-        "subject",
-        "verdict",
-    )
-
-    def __init__(self, new: ev.NewUnit, kind: ev.UnitKind, round_: int, loop: int) -> None:
-        self.ordinal = new.ordinal
-        self.id = new.id
-        self.index = new.index
-        self.item = new.item
-        self.subject = new.subject
-        self.kind: ev.UnitKind = kind
-        self.round = round_
-        self.loop = loop
-        self.state = UnitState.PENDING
-        self.attempt = 0
-        self.retries = 0
-        self.not_before = 0
-        self.dispatch: str | None = None
-        self.reason: str | None = None
-        self.error = ""
-        self.result: bytes | None = None
-        self.verdict: ev.Verdict | None = None
-        self.feedback = new.feedback
-        self.session = new.session
-        self.asks = 0
-
-    def waits_until(self, at: int) -> bool:
-        """Tell whether the unit is in backoff until exactly then."""
-        return self.state is UnitState.WAITING and self.not_before == at
-
-
-class Step:
-    """One step as the loop sees it. `work[i]` is the last unit of item i (of a solo step: `work[0]`)."""
-
-    def __init__(self, index: int, step_id: str) -> None:
-        self.index = index
-        self.id = step_id
-        self.state = StepState.PENDING
-        self.reason: str | None = None
-        self.detail = ""
-        self.round = 1
-        self.loop = 1
-        self.artifact: bytes | None = None
-        self.artifact_hash: str | None = None
-        self.route: tuple[str, ...] = ()
-        self.units: list[Unit] = []
-        self.work: list[Unit] = []
-        self.asked: list[Unit] = []
-        """Gate and probe units of the current round and loop."""
-        self.ready: deque[Unit] = deque()
-        self.backoff: list[tuple[int, int]] = []
-        self.running: dict[int, Unit] = {}
-        self.counts: dict[UnitState, int] = dict.fromkeys(UnitState, 0)
-        """Of `work` only."""
-        self.first_failure: Unit | None = None
-
-    @property
-    def ended(self) -> bool:
-        """Tell whether the step can no longer move by itself."""
-        return self.state in STEP_ENDED
-
-    @property
-    def settled(self) -> bool:
-        """Tell whether no work unit can still change without a person or a probe."""
-        counts = self.counts
-        ended = counts[UnitState.COMPLETED] + counts[UnitState.FAILED] + counts[UnitState.NOT_RUN]
-        return ended == len(self.work)
 
 
 class RunInfo(msgspec.Struct, kw_only=True):
@@ -158,6 +72,12 @@ class Snapshot:
         self.noticed: set[str] = set()
         self.parked: dict[str, int | None] = {}
         """Engines without quota, and until when (None: unknown)."""
+        self.reserved_tokens = 0
+        """Held back for prompts in flight."""
+        self.usage_seen: dict[str, list[int]] = {}
+        """Tokens of each engine's latest answers."""
+        self.sessions: dict[str, ev.Usage] = {}
+        """What agents' sessions consumed so far, as far as it is known."""
         self.granted: dict[int, int] = {}
         """Loops granted beyond the plan, by step."""
         self.running = 0
@@ -175,12 +95,25 @@ class Snapshot:
         for event in events:
             _APPLY[type(event)](self, event)
 
+    def can_loop(self, step: Step) -> bool:
+        """Tell whether the step may run its units once more with feedback; only to a prompt can anything be said."""
+        spec = self.plan.steps[step.index]
+        if spec.gate is None or not isinstance(spec.target, Prompt):
+            return False
+        return step.loop < spec.gate.max_loops + self.granted.get(step.index, 0)
+
+    def halts(self, step: Step, failed: Unit) -> bool:
+        """Tell whether the step's failed unit stops the run: not under `continue`, nor where a loop may mend it."""
+        spec = self.plan.steps[step.index]
+        misfits = spec.map is None and failed.reason == Reason.VALIDATION_ERROR
+        return spec.on_error == "fail" and not (misfits and self.can_loop(step))
+
 
 def _step_started(snap: Snapshot, event: ev.StepStarted) -> None:
     step = snap.steps[event.step]
     step.state, step.reason, step.detail = StepState.RUNNING, None, ""
     step.round, step.loop = event.round, event.loop
-    step.asked = []
+    step.asked, step.asking = [], 0
     step.first_failure = None
     if event.step not in snap.open:
         snap.open = sorted([*snap.open, event.step])
@@ -216,15 +149,9 @@ def _units_added(snap: Snapshot, event: ev.UnitsAdded) -> None:
     fresh = [Unit(new, event.kind, event.round, event.loop) for new in event.units]
     step.units.extend(fresh)
     step.asked.extend(fresh)
-    step.ready.extend(fresh)
-
-
-def move_unit(step: Step, unit: Unit, state: UnitState) -> None:
-    """Change a unit's state and the step's counts together."""
-    if unit.kind == "work":
-        step.counts[unit.state] -= 1
-        step.counts[state] += 1
-    unit.state = state
+    if event.kind != "approval":
+        step.ready.extend(fresh)
+        step.asking += len(fresh)
 
 
 def _reserved(snap: Snapshot, event: ev.AttemptReserved) -> None:
@@ -242,6 +169,9 @@ def _reserved(snap: Snapshot, event: ev.AttemptReserved) -> None:
     snap.running += 1
     if unit.kind == "work":
         snap.dispatched += 1
+    if event.reserve_tokens:
+        unit.reserve_tokens = event.reserve_tokens
+        snap.reserved_tokens += event.reserve_tokens
 
 
 def _leave_ready(step: Step, unit: Unit) -> None:
@@ -275,21 +205,48 @@ def _finished(snap: Snapshot, event: ev.AttemptFinished) -> None:
     unit.verdict = event.verdict
     unit.asks = event.asks
     if event.answered is not None and event.answered.session is not None:
-        unit.session = event.answered.session
+        _note_session(snap, unit, event.answered.session, event.usage)
     move_unit(step, unit, event.unit_state)
     _queue(step, unit, event.not_before)
+    if unit.reserve_tokens:
+        snap.reserved_tokens -= unit.reserve_tokens
+        unit.reserve_tokens = 0
     if event.usage is not None:
-        snap.tokens += (event.usage.input_tokens or 0) + (event.usage.output_tokens or 0)
-        snap.cost_usd += event.usage.cost_usd or 0.0
+        _charge(snap, event.usage, event.engine)
     if event.unit_state is UnitState.FAILED and unit.kind == "work":
         _note_failure(snap, step, unit)
+
+
+def _note_session(snap: Snapshot, unit: Unit, session: str, usage: ev.Usage | None) -> None:
+    before = snap.sessions.pop(session, None) if unit.session == session else _NOTHING
+    if before is not None and usage is not None and not usage.estimated:
+        snap.sessions[session] = _sum(before, usage)
+    unit.session = session
+
+
+def _sum(first: ev.Usage, second: ev.Usage) -> ev.Usage:
+    """Add usages; what is unknown in one is unknown in the sum."""
+    sums: dict[str, Any] = {}
+    for name in ("input_tokens", "output_tokens", "cost_usd", "cached_tokens", "reasoning_tokens"):
+        one, other = getattr(first, name), getattr(second, name)
+        sums[name] = None if one is None or other is None else one + other
+    return ev.Usage(**sums)
+
+
+def _charge(snap: Snapshot, usage: ev.Usage, engine: str | None) -> None:
+    tokens = (usage.input_tokens or 0) + (usage.output_tokens or 0)
+    snap.tokens += tokens
+    snap.cost_usd += usage.cost_usd or 0.0
+    if engine is not None and not usage.estimated:
+        seen = snap.usage_seen.setdefault(engine, [])
+        seen.append(tokens)
+        del seen[:-_SEEN]
 
 
 def _note_failure(snap: Snapshot, step: Step, unit: Unit) -> None:
     if step.first_failure is None:
         step.first_failure = unit
-    spec = snap.plan.steps[step.index]
-    if spec.on_error == "fail" and snap.halted is None:
+    if snap.halted is None and snap.halts(step, unit):
         snap.halted = step.index
 
 
@@ -318,6 +275,9 @@ def _unit_moved(snap: Snapshot, event: ev.UnitMoved) -> None:
     unit = step.units[event.unit]
     unit.reason = event.reason
     unit.result = event.result
+    if unit.kind != "work":
+        # a question that is put again has its own re-ask and retries
+        unit.asks = unit.retries = 0
     move_unit(step, unit, event.state)
     _queue(step, unit, None)
     if event.state is UnitState.FAILED and unit.kind == "work":

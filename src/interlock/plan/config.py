@@ -12,13 +12,15 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from interlock.errors import Diagnostic
+from interlock.errors import Diagnostic, Severity
 from interlock.model.plan import EnvGroup, Limits
 from interlock.model.workflow import Place
-from interlock.plan.diagnose import Source, suggest
+from interlock.plan.diagnose import Source
 
 DEFAULT_TIMEOUT_MS: Final = 600_000
 """Of a unit, where nobody says otherwise."""
+DEFAULT_JUDGE_CLIP_CHARS: Final = 4_000
+"""How much of an artifact a judge sees, where nobody says otherwise."""
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +29,9 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     place: Place
     source_line: str = ""
+
+
+_NOWHERE: Final = Origin(file="interlock.toml", place=Place(line=1, column=1))
 
 
 class Engine(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +51,11 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     output: Literal["text", "json"] = "text"
     reserve_tokens: int = 20_000
 
+    @property
+    def driver(self) -> str:
+        """Who is behind it: the API or the agent."""
+        return self.api or self.agent or ""
+
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     """`[run]`: what holds for every run here unless a workflow says otherwise."""
@@ -59,6 +69,7 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     """argv prefix; a program with a slash is relative to the project's root."""
     timeout_ms: int | UnsetType | None = UNSET
     idle_timeout_ms: int | UnsetType | None = UNSET
+    judge_clip_chars: int | UnsetType = UNSET
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,34 +116,25 @@ def merge_config(user: Config, project: Config) -> Config:
     )
 
 
-def check_config(config: Config) -> tuple[Diagnostic, ...]:
-    """Report names in the merged configuration that lead nowhere: engines of `[run]`, env groups of engines."""
-    found: list[Diagnostic] = []
-    for key in ("engine", "judge"):
-        name = getattr(config.run, key)
-        if name is not UNSET and name not in config.engines:
-            hint = suggest(name, config.engines) or f"add [engines.{name}]"
-            found += _at(config, f"run.{key}", "unknown-engine", f"no engine is named '{name}'", hint)
-    for engine in config.engines.values():
-        for group in engine.env:
-            if group not in config.env:
-                hint = suggest(group, config.env) or f"add [env.{group}]"
-                found += _at(
-                    config, f"engines.{engine.name}.env", "unknown-env", f"no env group is named '{group}'", hint
-                )
-    return tuple(sorted(found))
-
-
-def _at(config: Config, key: str, code: str, message: str, hint: str) -> tuple[Diagnostic, ...]:
-    origin = config.origins[key]
+def at_origin(
+    config: Config, key: str, code: str, message: str, hint: str = "", severity: Severity = "error"
+) -> tuple[Diagnostic, ...]:
+    """Return one finding at the place where the setting `key` was written, else at the start of the project's file."""
+    origin = config.origins.get(key, _NOWHERE)
     source = Source(origin.file, ("",) * (origin.place.line - 1) + (origin.source_line,))
-    source.error(origin.place, code, message, hint)
+    report = source.error if severity == "error" else source.warning
+    report(origin.place, code, message, hint)
     return source.diagnostics()
 
 
 def effective(config: Config) -> tuple[Entry, ...]:
     """Return every setting that holds, defaults included, sorted by key."""
-    values: dict[str, Any] = {"run.journal": "sqlite", "run.executor": "local", "run.timeout_ms": DEFAULT_TIMEOUT_MS}
+    values: dict[str, Any] = {
+        "run.journal": "sqlite",
+        "run.executor": "local",
+        "run.timeout_ms": DEFAULT_TIMEOUT_MS,
+        "run.judge_clip_chars": DEFAULT_JUDGE_CLIP_CHARS,
+    }
     values |= _flat("run", {k: v for k, v in msgspec.structs.asdict(config.run).items() if v is not UNSET})
     values |= _flat("limits", msgspec.structs.asdict(config.plan_limits()))
     values.pop("limits.max_concurrency")

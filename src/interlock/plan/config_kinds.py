@@ -28,6 +28,8 @@ AGENTS: Final = (
     "qwen",
 )
 APIS: Final = ("anthropic", "gemini", "openai")
+KEY_OF_API: Final = {"anthropic": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY", "openai": "OPENAI_API_KEY"}
+"""Variables that hold the keys of the vendors' own endpoints, where `api_key` names no other."""
 IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -86,6 +88,10 @@ KEY: Final = Kind(
     "a variable's name with a '$' before it, never a value",
     lambda v: isinstance(v, str) and bool(re.fullmatch(r"\$[A-Za-z_][A-Za-z0-9_]*", v)),
 )
+URL: Final = Kind(
+    "an http:// or https:// address without a user, a password or a query",
+    lambda v: isinstance(v, str) and bool(re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", v)),
+)
 DURATION: Final = Kind("a duration such as '90s', '10m' or 'none'", lambda v: duration(v) is not UNSET)
 TABLE: Final = Kind("a table", lambda v: isinstance(v, dict))
 
@@ -99,6 +105,7 @@ RUN: Final = {
     "python": PROGRAM,
     "timeout": DURATION,
     "idle_timeout": DURATION,
+    "judge_clip_chars": _whole(100, 1_000_000),
 }
 LIMITS: Final = {
     "max_result_bytes": _whole(1, 268_435_456),
@@ -110,7 +117,7 @@ _ANY_ENGINE: Final = {
     "kind": _choice("llm", "agent"),
     "model": TEXT,
     "api_key": KEY,
-    "base_url": TEXT,
+    "base_url": URL,
     "concurrency": _whole(1, 256),
     "reserve_tokens": _whole(0),
 }

@@ -20,6 +20,7 @@ from interlock.plan.config_kinds import (
     AGENT,
     ENV,
     KEY,
+    KEY_OF_API,
     LIMITS,
     LLM,
     RUN,
@@ -232,14 +233,25 @@ class _Reader:
         missing = [key for key in ("kind", by) if key and key not in table]
         for key in missing:
             self.error(self.places.key(path), "missing-key", f"{what} needs '{key}'", f"'{key}' is {kinds[key].wanted}")
-        if good.get("agent") in {"acp", "command"} and "command" not in table:
-            message = f"{what} needs 'command', since its agent is '{good['agent']}'"
-            self.error(self.places.key(path), "missing-key", message, 'write command = ["program", "argument"]')
+        if "agent" in good:
+            self.agent(name, good["agent"], table)
         if "kind" not in good:
             return None
         if "api_key" in good:
             good["api_key"] = good["api_key"][1:]
+        elif good["kind"] == "llm" and "base_url" not in table and "api_key" not in table:
+            good["api_key"] = KEY_OF_API.get(good.get("api", ""))
         return msgspec.convert(good | {"name": name}, Engine)
+
+    def agent(self, name: str, agent: str, table: dict[str, Any]) -> None:
+        """Report what an agent must have, and what only another one can have."""
+        path = ("engines", name)
+        if agent in {"acp", "command"} and "command" not in table:
+            message = f"[engines.{name}] needs 'command', since its agent is '{agent}'"
+            self.error(self.places.key(path), "missing-key", message, 'write command = ["program", "argument"]')
+        if agent != "command" and "output" in table:
+            message = f"'output' is for agent 'command'; what '{agent}' answers is known"
+            self.error(self.places.key((*path, "output")), "misplaced-key", message, "remove it")
 
     def models(self, name: str, table: dict[str, Any]) -> dict[str, str]:
         kinds = dict.fromkeys(table, TEXT)

@@ -11,11 +11,12 @@ import msgspec
 from msgspec import UNSET
 
 from interlock.errors import Diagnostic
-from interlock.model.plan import FORMAT, Command, EnvGroup, Gate, Map, Plan, PythonFunction, Retry, Step
-from interlock.model.workflow import Place, StepDecl, Workflow
+from interlock.model.plan import FORMAT, Command, EnvGroup, Gate, Map, Plan, PythonFunction, Step, Target
+from interlock.model.workflow import Place, PromptDecl, StepDecl, Workflow
 from interlock.plan.config import DEFAULT_TIMEOUT_MS, Config
 from interlock.plan.diagnose import Source, shown, suggest
 from interlock.plan.freeze import limit_faults
+from interlock.plan.resolve_prompt import PromptResolver
 from interlock.plan.resolve_target import TargetResolver
 from interlock.plan.sources import Missing, Sources
 from interlock.plan.unsupported import report_unsupported
@@ -50,9 +51,12 @@ class _Resolver:
         self.groups: dict[str, EnvGroup] = {}
         self.folders: dict[str, str | Missing] = {}
         self.targets = TargetResolver(workflow, config, sources, source)
+        self.prompts = PromptResolver(config, source)
 
     def plan(self, steps: tuple[Step, ...]) -> Plan:
         workflow, targets = self.workflow, self.targets
+        engines = tuple(engine for _, engine in sorted(self.prompts.used.items()))
+        self.groups |= {name: self.config.env[name] for engine in engines for name in engine.env}
         calls_python = any(isinstance(step.target, PythonFunction) for step in steps)
         return Plan(
             format=FORMAT,
@@ -68,13 +72,13 @@ class _Resolver:
             python=targets.python if calls_python and isinstance(targets.python, tuple) else (),
             python_path=self.sources.python_path() if calls_python else (),
             env_groups=tuple(self.groups[name] for name in sorted(self.groups)),
+            engines=engines,
             limits=self.config.plan_limits(),
-            notices=workflow.notices,
+            notices=workflow.notices + self.source.notices(),
         )
 
     def step(self, decl: StepDecl) -> Step:
         report_unsupported(decl, self.source)
-        self.check_engines(decl)
         settings = decl.settings
         timeout_ms, idle_timeout_ms = self.timeouts(decl)
         return Step(
@@ -82,13 +86,13 @@ class _Resolver:
             needs=decl.needs,
             explicit_needs=decl.explicit_needs,
             routers=decl.routers,
-            target=self.targets.target(decl),
+            target=self.target(decl),
             map=self.map(decl),
             route=decl.route,
             inputs=decl.inputs,
             output_schema_json=decl.output_schema_json,
             gate=self.gate(decl),
-            retry=Retry() if settings.retry is UNSET else settings.retry,
+            retry=self.prompts.retry(decl),
             on_error="fail" if settings.on_error is UNSET else settings.on_error,
             timeout_ms=timeout_ms,
             idle_timeout_ms=idle_timeout_ms,
@@ -98,6 +102,11 @@ class _Resolver:
             probe=self.probe(decl),
             line=decl.place.line,
         )
+
+    def target(self, decl: StepDecl) -> Target | None:
+        if isinstance(decl.target, PromptDecl):
+            return self.prompts.prompt(decl, decl.target)
+        return self.targets.target(decl)
 
     def timeouts(self, decl: StepDecl) -> tuple[int | None, int | None]:
         """Return the step's timeouts with the configuration's and the built-in ones under them."""
@@ -122,9 +131,17 @@ class _Resolver:
         )
 
     def gate(self, decl: StepDecl) -> Gate | None:
-        if decl.gate is None or decl.gate.check is None:
+        written = decl.gate
+        if written is None:
             return None
-        return Gate(check=self.targets.command(decl.gate.check), each=decl.gate.each)
+        gate = Gate(
+            check=self.targets.command(written.check) if written.check else None,
+            judge=self.prompts.judge(decl, written),
+            approval=written.approval,
+            max_loops=written.max_loops or 1,
+            each=written.each,
+        )
+        return None if gate == Gate(each=gate.each) else gate
 
     def probe(self, decl: StepDecl) -> Command | None:
         probe = decl.settings.probe
@@ -135,14 +152,6 @@ class _Resolver:
             place = decl.places.get("probe", probe.place)
             self.source.warning(place, "idle-probe", message, "add 'effects: external', or remove 'probe'")
         return self.targets.command(probe)
-
-    def check_engines(self, decl: StepDecl) -> None:
-        named = [("engine", decl.settings.engine), ("gate.judge", decl.gate.judge if decl.gate else None)]
-        for key, name in named:
-            if isinstance(name, str) and name not in self.config.engines:
-                hint = suggest(name, self.config.engines) or f"add [engines.{shown(name)}] to interlock.toml"
-                message = f"no engine is named '{shown(name)}'"
-                self.source.error(decl.places.get(key, decl.place), "unknown-engine", message, hint)
 
     def env(self, decl: StepDecl) -> tuple[str, ...]:
         names = () if decl.settings.env is UNSET else decl.settings.env

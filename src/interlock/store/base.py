@@ -12,10 +12,12 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from interlock.model.events import Event, LogSpan, Process
+from interlock.model.events import Answered, Event, LogSpan, Process, UnitKind, Usage, Verdict
 from interlock.model.run import Lease
 
-RequestKind = Literal["abandon", "resolve", "raise", "approve", "reject", "stop"]
+RequestKind = Literal["abandon", "resolve", "raise", "approve", "reject", "loops"]
+Stage = Literal["check", "judge", "approval"]
+"""What a gate may hold, in the order in which it is asked."""
 
 
 class NewRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,10 +36,11 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A step row at birth. `gate` says what completion needs."""
+    """A step row at birth. `stages` must all pass before it completes: its artifact, or with `each` every item."""
 
     id: str
-    gate: Literal["none", "step", "each"] = "none"
+    stages: tuple[Stage, ...] = ()
+    each: bool = False
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +72,8 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
     round: int
     loop: int
-    gate: str
+    stages: tuple[Stage, ...]
+    each: bool
     artifact: bytes | None
     artifact_hash: str | None
     artifact_size: int | None
@@ -79,34 +83,42 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnitRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A unit with what its last attempt left."""
+    """A unit with what its last attempt left; `model` is the one that answered, else the one asked for."""
 
     step: int
     ordinal: int
     id: str
-    kind: str
+    kind: UnitKind
     round: int
     loop: int
     index: int | None
     item: bytes | None
+    feedback: bytes | None = None
     subject: str | None
     input_hash: str
     state: str
     attempt: int
     retries: int
+    asks: int = 0
     not_before: int | None
     reason: str | None
     error: str
     result: bytes | None
-    verdict: str | None
+    verdict: Verdict | None
     dispatch: str | None
     """Of the last attempt."""
+    session: str | None = None
+    """The agent's, by which the unit can go on."""
     started_at: int | None
     ended_at: int | None
+    engine: str | None = None
+    model: str | None = None
+    tokens: int | None = None
+    cost_usd: float | None = None
 
 
 class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One dispatch."""
+    """One dispatch. `engine` and `model` are whom it asked; `usage` and `answered` are None for all but prompts."""
 
     step: int
     unit: int
@@ -116,11 +128,40 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None
     error: str
     exit_code: int | None
+    engine: str | None = None
+    model: str | None = None
+    reserve_tokens: int = 0
+    """What the budget held back for it."""
+    answered: Answered | None = None
+    usage: Usage | None = None
     process: Process | None
     log: LogSpan | None
     reserved_at: int
     started_at: int | None
     ended_at: int | None
+
+
+class ApprovalRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person said about one approval unit, for the artifact or result of that hash. `note` is content."""
+
+    step: int
+    unit: int
+    at: int
+    made_by: str
+    verdict: Verdict
+    subject: str
+    override: bool
+    note: str
+
+
+class UsageSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """What one ended attempt used, of any run of the project; `model` is the one asked for. Estimates are left out."""
+
+    engine: str
+    model: str | None
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
 
 
 class EventRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,14 +206,22 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     raised: dict[str, float]
     accepted: dict[str, str]
     notices: frozenset[str]
+    parked: dict[str, int | None]
+    """Engines without quota, and until when (None: nobody knows)."""
+    granted: dict[int, int]
+    """Loops granted beyond the plan, by step."""
+    usage_seen: tuple[UsageSeen, ...]
+    """The latest of the project, latest first."""
     dispatched: int
     tokens: int
     cost_usd: float
 
 
 class Committed(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a batch. `lost`: the lease is another's, only finishes were written (those not refused).
+    """What became of a batch.
 
+    `lost`: the lease is another's; only the ends of own attempts were written, those not refused (one that says
+    `lost` ends another driver's attempt).
     `refused` names dispatch ids whose start or finish came too late: the attempt was closed by somebody else.
     """
 
@@ -181,11 +230,16 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run used so far: dispatches of work units, tokens and money as far as known."""
+    """What a run used so far: dispatches of work units, tokens and money as far as known.
+
+    `estimated` of the tokens were charged at their reservation; of `unpriced` ended prompts the cost is unknown.
+    """
 
     units: int
     tokens: int
     cost_usd: float
+    estimated: int = 0
+    unpriced: int = 0
 
 
 class Store(Protocol):
@@ -244,7 +298,7 @@ class Store(Protocol):
         ...
 
     def request(self, run_id: str, kind: RequestKind, payload_json: bytes, made_by: str, at: int) -> int:
-        """Append a request; needs no lease. Returns its id."""
+        """Append a request; needs no lease. Returns its id. Refused (`bad-request`) when the payload is not JSON."""
         ...
 
     def requests(self, run_id: str, *, open_only: bool = True) -> list[RequestRow]:
@@ -295,6 +349,14 @@ class Store(Protocol):
 
     def spent(self, run_id: str) -> Spent:
         """What the run used so far; reads every attempt's row once."""
+        ...
+
+    def approvals(self, run_id: str) -> list[ApprovalRow]:
+        """What people said, ordered by (step, unit)."""
+        ...
+
+    def usage_history(self, limit: int) -> list[UsageSeen]:
+        """What engines were seen to use, in all runs, latest first."""
         ...
 
     def events(self, run_id: str, after: int = 0, limit: int | None = None) -> list[EventRow]:

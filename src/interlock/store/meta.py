@@ -1,7 +1,7 @@
 """What an event row keeps: ids, states, reasons and numbers as JSON, never content.
 
 Guarantee: together with the row's own `at`, `step` and `unit`, the data is enough to rebuild every row but for
-its content (items, results, errors, artifacts, texts for a person). Fields at their default are left out.
+its content (items, results, errors, artifacts, feedback, notes, texts for a person). Fields at their default are left out.
 """
 
 from __future__ import annotations
@@ -38,6 +38,15 @@ def to_json(value: object) -> str:
     return _bytes(value).decode()
 
 
+def is_json(text: bytes) -> bool:
+    """Tell whether the bytes are one JSON value."""
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+    return True
+
+
 def _encoder(kind: type) -> Encode:
     """A function from an event of this type to its data; which fields to keep is decided once."""
     left_out = _COLUMNS | _CONTENT.get(kind, frozenset())
@@ -63,7 +72,12 @@ TYPES: Final[dict[type, str]] = {kind: kind.__struct_config__.tag for kind in ge
 
 
 def unit_lists(units: tuple[ev.NewUnit, ...]) -> Iterator[str]:
-    """New units without their items, `UNITS_PER_ROW` to a row of data."""
+    """New units without items and feedback, `UNITS_PER_ROW` to a row of data; a session only where there is one."""
     for start in range(0, len(units), UNITS_PER_ROW):
         part = units[start : start + UNITS_PER_ROW]
-        yield to_json({"units": [(new.ordinal, new.id, new.index, new.input_hash, new.subject) for new in part]})
+        yield to_json({"units": [_listed(new) for new in part]})
+
+
+def _listed(new: ev.NewUnit) -> tuple[object, ...]:
+    known = (new.ordinal, new.id, new.index, new.input_hash, new.subject)
+    return known if new.session is None else (*known, new.session)

@@ -10,6 +10,7 @@ from interlock.model.run import Lease
 from interlock.store import rows
 from interlock.store.artifacts import Artifacts
 from interlock.store.base import (
+    ApprovalRow,
     AttemptRow,
     Census,
     EventRow,
@@ -19,6 +20,7 @@ from interlock.store.base import (
     Spent,
     StepRow,
     UnitRow,
+    UsageSeen,
 )
 from interlock.store.connection import Connection
 from interlock.store.migrate import DIALECT
@@ -28,6 +30,8 @@ _PAGE: Final = 1_000
 _ALL: Final = -1
 """SQLite's LIMIT for no limit."""
 _LAST_STEP: Final = 1 << 31
+USAGE_SEEN: Final = 500
+"""How many of the project's latest prompts a driver looks at to guess what the next ones use."""
 
 
 class Reader:
@@ -121,6 +125,9 @@ class Reader:
                 raised=dict(self._all("raised", seq)),
                 accepted=dict(self._all("accepted", seq)),
                 notices=frozenset(row[0] for row in self._all("notices", seq)),
+                parked=dict(self._all("parked", seq)),
+                granted=dict(self._all("granted", seq)),
+                usage_seen=tuple(rows.usage_seen(row) for row in self._all("usage_history", USAGE_SEEN)),
                 dispatched=spent.units,
                 tokens=spent.tokens,
                 cost_usd=spent.cost_usd,
@@ -138,8 +145,9 @@ class Reader:
             return self._spent(self._seq(run_id))
 
     def _spent(self, seq: int) -> Spent:
-        tokens, cost = self._one("spent", seq)
-        return Spent(units=self._one("dispatched", seq)[0], tokens=tokens, cost_usd=cost)
+        tokens, cost, estimated, unpriced = self._one("spent", seq)
+        units = self._one("dispatched", seq)[0]
+        return Spent(units=units, tokens=tokens, cost_usd=cost, estimated=estimated, unpriced=unpriced)
 
     def units(
         self, run_id: str, *, step: int | None = None, state: str | None = None, limit: int | None = None
@@ -170,6 +178,16 @@ class Reader:
         """Counts per step, from an index alone."""
         with self._db.guard():
             return rows.census(self._all("census", self._seq(run_id)))
+
+    def approvals(self, run_id: str) -> list[ApprovalRow]:
+        """What people said, ordered by (step, unit)."""
+        with self._db.guard():
+            return [rows.approval_row(row) for row in self._all("approvals", self._seq(run_id))]
+
+    def usage_history(self, limit: int) -> list[UsageSeen]:
+        """What engines were seen to use, in all runs, latest first."""
+        with self._db.guard():
+            return [rows.usage_seen(row) for row in self._all("usage_history", limit)]
 
     def events(self, run_id: str, after: int = 0, limit: int | None = None) -> list[EventRow]:
         """Events with a greater id, in order."""

@@ -11,8 +11,19 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from interlock.model.events import Answered, Usage
 from interlock.model.run import Lease
-from interlock.store.base import AttemptRow, Census, EventRow, RequestRow, RunRow, StepRow, UnitRow
+from interlock.store.base import (
+    ApprovalRow,
+    AttemptRow,
+    Census,
+    EventRow,
+    RequestRow,
+    RunRow,
+    StepRow,
+    UnitRow,
+    UsageSeen,
+)
 
 Tuple = tuple[Any, ...]
 Row = TypeVar("Row", bound=msgspec.Struct)
@@ -30,8 +41,9 @@ def run_row(row: Tuple) -> RunRow:
 
 def step_row(row: Tuple) -> StepRow:
     """A step."""
-    *head, route, started_at, ended_at = row
-    return _checked((*head, _ROUTE.decode(route), started_at, ended_at), StepRow)
+    *head, stages, each, artifact, tagged, size, route, started_at, ended_at = row
+    gate = (tuple(stages.split()), bool(each))
+    return _checked((*head, *gate, artifact, tagged, size, _ROUTE.decode(route), started_at, ended_at), StepRow)
 
 
 def unit_row(row: Tuple) -> UnitRow:
@@ -40,11 +52,32 @@ def unit_row(row: Tuple) -> UnitRow:
 
 
 def attempt_row(row: Tuple) -> AttemptRow:
-    """An attempt."""
-    *head, pid, start_ticks, boot_id, log_offset, log_length, reserved_at, started_at, ended_at = row
+    """An attempt. What belongs together in its events stands together in the row, or is None as a whole."""
+    *head, answered_model, session, request_id = row[:14]
+    usage, place = row[14:20], row[20:]
+    pid, start_ticks, boot_id, log_offset, log_length, *times = place
+    answered = _struct(Answered, (session, answered_model, request_id))
+    used = _struct(Usage, (*usage[:-1], bool(usage[-1])))
     process = None if pid is None else (pid, start_ticks, boot_id)
     log = None if log_offset is None else (log_offset, log_length)
-    return _checked((*head, process, log, reserved_at, started_at, ended_at), AttemptRow)
+    return _checked((*head, answered, used, process, log, *times), AttemptRow)
+
+
+def _struct(kind: type[msgspec.Struct], values: Tuple) -> dict[str, Any] | None:
+    """The fields of a value by name, or None when nothing is known."""
+    known = any(value is not None and value is not False for value in values)
+    return dict(zip(kind.__struct_fields__, values, strict=True)) if known else None
+
+
+def approval_row(row: Tuple) -> ApprovalRow:
+    """A person's verdict."""
+    *head, override, note = row
+    return _checked((*head, bool(override), note), ApprovalRow)
+
+
+def usage_seen(row: Tuple) -> UsageSeen:
+    """What one attempt used."""
+    return _checked(row, UsageSeen)
 
 
 def event_row(run_id: str, row: Tuple) -> EventRow:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 _NAME: Final = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
-_FILES: Final = ("run.sql", "step.sql", "unit.sql", "misc.sql")
+_FILES: Final = ("run.sql", "step.sql", "unit.sql", "gate.sql", "misc.sql")
 
 
 @cache

@@ -15,14 +15,14 @@ from interlock.errors import StoreError
 from interlock.model.canon import sha256
 from interlock.model.events import AttemptFinished, Event, StepMoved
 from interlock.model.run import Lease
-from interlock.model.states import RUN_ENDED, RunState, StepState
+from interlock.model.states import RUN_ENDED, AttemptState, RunState, StepState
 from interlock.store import rows
 from interlock.store.artifacts import INLINE_MAX_BYTES, Artifacts
 from interlock.store.base import Committed, NewRun, RequestKind
 from interlock.store.batch import Batch, RuleError, ShortError
 from interlock.store.connection import BUSY_MS, Connection, open_file, open_memory, open_read_only
 from interlock.store.faults import BadRowError, translated
-from interlock.store.meta import RUN_CREATED, to_json
+from interlock.store.meta import RUN_CREATED, is_json, to_json
 from interlock.store.reads import Reader
 from interlock.store.spool import Spool
 from interlock.store.writes import write
@@ -34,6 +34,9 @@ _OF_A_RUN: Final = (
     "delete_steps",
     "delete_requests",
     "delete_raises",
+    "delete_parked",
+    "delete_granted",
+    "delete_approvals",
     "delete_accepted",
     "delete_notices",
     "delete_lease",
@@ -96,7 +99,8 @@ class SqliteStore(Reader):
             assert seq is not None  # noqa: S101 - an INSERT that did not raise has a row
             batch = Batch(raw, self._queries, seq, RunState.ACTIVE, careful=False)
             batch.one("insert_plan", seq, new.plan_json)
-            batch.many("insert_step", [(seq, i, step.id, step.gate) for i, step in enumerate(new.steps)])
+            steps = [(seq, i, step.id, " ".join(step.stages), step.each) for i, step in enumerate(new.steps)]
+            batch.many("insert_step", steps)
             batch.one("insert_lease", *rows.lease_columns(lease), seq)
             batch.log([(new.created_at, RUN_CREATED, None, None, _birth(new))])
         return new.id
@@ -149,17 +153,20 @@ class SqliteStore(Reader):
         return Committed(refused=tuple(batch.refused))
 
     def _finishes(self, run_id: str, events: Sequence[Event]) -> Committed:
-        """Write the ends of attempts alone, each on its own; needs no lease. Inside a transaction."""
+        """Write the ends of attempts alone, each on its own; needs no lease. Inside a transaction.
+
+        `lost` is not among them: it is said of another driver's attempt, and only by who holds the lease.
+        """
         seq = self._seq(run_id)
         state = RunState(self._one("run_state", seq)[0])
         batch = Batch(self._db.raw, self._queries, seq, state, careful=True)
-        write(batch, [event for event in events if isinstance(event, AttemptFinished)])
+        write(batch, [event for event in events if _is_own_end(event)])
         return Committed(refused=tuple(batch.refused))
 
     def _rescue(self, run_id: str, events: Sequence[Event]) -> None:
         """Record the ends in a batch that was refused for another event's sake, row by row."""
         for event in events:
-            if isinstance(event, AttemptFinished):
+            if _is_own_end(event):
                 try:
                     with self._db.write():
                         self._finishes(run_id, [event])
@@ -178,7 +185,7 @@ class SqliteStore(Reader):
 
     def spool(self, run_id: str, events: Sequence[Event]) -> None:
         """Keep finishes that could not be committed in an fsynced file for the next driver."""
-        finishes = [event for event in events if isinstance(event, AttemptFinished)]
+        finishes = [event for event in events if isinstance(event, AttemptFinished) and _is_own_end(event)]
         if finishes:
             with translated(self._spool.path(run_id)):
                 self._spool.append(run_id, finishes)
@@ -197,6 +204,8 @@ class SqliteStore(Reader):
 
     def request(self, run_id: str, kind: RequestKind, payload_json: bytes, made_by: str, at: int) -> int:
         """Append a request; needs no lease. Returns its id."""
+        if not is_json(payload_json):
+            raise RuleError("bad-request", f"the payload of the request '{kind}' is not JSON")
         with self._db.write() as raw:
             values = (self._seq(run_id), kind, payload_json, at, made_by)
             return int(raw.execute(self._queries["insert_request"], values).lastrowid or 0)
@@ -224,8 +233,12 @@ class SqliteStore(Reader):
             return self._artifacts.sweep(row[0] for row in self._all("referenced_artifacts"))
 
 
+def _is_own_end(event: Event) -> bool:
+    return isinstance(event, AttemptFinished) and event.state is not AttemptState.LOST
+
+
 def _birth(new: NewRun) -> str:
-    steps = [(step.id, step.gate) for step in new.steps]
+    steps = [(step.id, step.stages, step.each) for step in new.steps]
     return to_json(
         {"workflow": new.workflow, "plan_hash": new.plan_hash, "key": new.key, "parent": new.parent, "steps": steps}
     )

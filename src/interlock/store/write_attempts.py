@@ -16,7 +16,8 @@ from interlock.store.batch import Batch, RuleError, ShortError
 from interlock.store.meta import ENCODERS, TYPES
 
 _NO_PROCESS: Final = (None, None, None)
-_NO_USAGE: Final = (None, None, None)
+_NO_USAGE: Final = ev.Usage()
+_NO_ANSWER: Final = ev.Answered()
 _NO_LOG: Final = (None, None)
 _COMPLETED: Final = UnitState.COMPLETED
 _FAILED: Final = UnitState.FAILED
@@ -34,9 +35,13 @@ def reserve(batch: Batch, group: list[ev.AttemptReserved]) -> None:
         raise RuleError(
             "illegal-move",
             f"a reservation in step {', '.join(map(str, sorted({e.step for e in group})))} is refused: "
-            "a unit is neither pending nor waiting, or the attempt's number is not its next",
+            "a unit is neither pending nor waiting, the attempt's number is not its next, or a person is asked",
         )
-    batch.many("reserve_attempt", [(seq, e.step, e.unit, e.number, e.dispatch, *_process(e), e.at) for e in group])
+    rows = [
+        (seq, e.step, e.unit, e.number, e.dispatch, *_process(e), e.engine, e.model, e.reserve_tokens, e.at)
+        for e in group
+    ]
+    batch.many("reserve_attempt", rows)
     _log(batch, group)
 
 
@@ -58,6 +63,9 @@ def finish(batch: Batch, group: list[ev.AttemptFinished]) -> None:
         if event.unit_state in _NEVER:
             raise RuleError("illegal-move", f"the end of an attempt cannot leave its unit {event.unit_state.value}")
     taken = _found(batch, "finish_attempt", group, lambda e: _end(seq, e))
+    told = [_told(seq, e) for e in taken if e.usage is not None or e.answered is not None]
+    if told:
+        batch.many("use_attempt", told)
     batch.many("finish_unit", [_unit_end(seq, e) for e in taken])
     _log(batch, taken)
 
@@ -83,7 +91,7 @@ def _process(event: ev.AttemptReserved | ev.AttemptStarted | ev.AttemptFinished)
 
 
 def _end(seq: int, e: ev.AttemptFinished) -> tuple[object, ...]:
-    usage, log = e.usage, e.log
+    log = e.log
     return (
         e.state.value,
         e.reason.value if e.reason else None,
@@ -93,7 +101,27 @@ def _end(seq: int, e: ev.AttemptFinished) -> tuple[object, ...]:
         *((log.offset, log.length) if log else _NO_LOG),
         e.started_at,
         e.at,
-        *((usage.input_tokens, usage.output_tokens, usage.cost_usd) if usage else _NO_USAGE),
+        seq,
+        e.step,
+        e.unit,
+        e.number,
+        e.dispatch,
+    )
+
+
+def _told(seq: int, e: ev.AttemptFinished) -> tuple[object, ...]:
+    """What only an engine's answer has."""
+    usage, answered = e.usage or _NO_USAGE, e.answered or _NO_ANSWER
+    return (
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.cached_tokens,
+        usage.reasoning_tokens,
+        usage.cost_usd,
+        usage.estimated,
+        answered.model,
+        answered.session,
+        answered.request_id,
         seq,
         e.step,
         e.unit,
@@ -107,11 +135,13 @@ def _unit_end(seq: int, e: ev.AttemptFinished) -> tuple[object, ...]:
     return (
         state.value,
         e.retries,
+        e.asks,
         e.reason.value if e.reason else None,
         e.error,
         e.result,
         e.verdict,
         e.not_before if state is _WAITING else None,
+        e.answered.session if e.answered else None,
         e.started_at,
         e.at if state is _COMPLETED or state is _FAILED else None,
         seq,

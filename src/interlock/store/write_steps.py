@@ -1,7 +1,7 @@
 """Steps and runs move, and only as the tables in `model/states.py` allow.
 
-Guarantee: `completed` is written by one statement that matches no row unless the step's gate passed this very
-artifact and no unit of it can still move. The artifact's hash is checked against its content.
+Guarantee: `completed` is written in one place, and in the transaction that saw each stage of the step's gate pass this
+very artifact (`gate_missing`) and no unit that can still move. The artifact's hash is checked against its content.
 """
 
 from __future__ import annotations
@@ -63,6 +63,11 @@ def _complete(batch: Batch, event: ev.StepMoved, old: StepState) -> None:
     honest = event.artifact_hash in _ABSENT if artifact is None else event.artifact_hash == sha256(artifact)
     if not honest:
         raise RuleError("artifact-hash", f"the artifact of step {event.step} does not match its hash")
+    missing = batch.row("gate_missing", batch.seq, event.step, event.artifact_hash)
+    if missing is not None:
+        stage, index = missing
+        what = "this artifact" if index < 0 else f"the result of item {index}"
+        raise RuleError("gate-not-passed", f"step {event.step} cannot complete: its {stage} has not passed {what}")
     size = None if artifact is None else len(artifact)
     inline = artifact if size is not None and size <= INLINE_MAX_BYTES else None
     completed = batch.one(
@@ -78,12 +83,9 @@ def _complete(batch: Batch, event: ev.StepMoved, old: StepState) -> None:
         batch.seq,
         event.step,
         old.value,
-        event.artifact_hash,
     )
     if completed == 0:
-        if batch.row("open_counted_units", batch.seq, event.step)[0]:
-            raise RuleError("units-open", f"step {event.step} cannot complete: some of its units have not ended")
-        raise RuleError("gate-not-passed", f"step {event.step} cannot complete: its gate has not passed this artifact")
+        raise RuleError("units-open", f"step {event.step} cannot complete: some of its units have not ended")
 
 
 def move_runs(batch: Batch, group: list[ev.RunMoved]) -> None:

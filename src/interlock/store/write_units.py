@@ -29,7 +29,7 @@ def start_step(batch: Batch, group: list[ev.StepStarted]) -> None:
 
 
 def add_units(batch: Batch, group: list[ev.UnitsAdded]) -> None:
-    """Insert gate or probe units and move the step where it asks."""
+    """Insert units that ask (gate, judge, approval, probe) and move the step where it asks."""
     for event in group:
         if event.kind == "work":
             raise RuleError("illegal-move", "work units come into being with their step's start only")
@@ -64,6 +64,8 @@ def _rows(seq: int, event: ev.StepStarted | ev.UnitsAdded, kind: str, counted: i
             new.id,
             new.subject,
             new.input_hash,
+            new.session,
+            new.feedback,
             new.item,
         )
 

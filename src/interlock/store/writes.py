@@ -13,6 +13,7 @@ from interlock.model import events as ev
 from interlock.store.batch import Batch, RuleError
 from interlock.store.meta import TYPES
 from interlock.store.write_attempts import finish, reserve, start
+from interlock.store.write_gates import approve, grant_loops
 from interlock.store.write_steps import move_runs, move_steps
 from interlock.store.write_units import add_units, move_units, start_step, stop_units
 
@@ -30,6 +31,11 @@ def _raise_budget(batch: Batch, group: list[ev.BudgetRaised]) -> None:
     for event in group:
         batch.one("raise_budget", batch.seq, event.name, event.value)
         batch.log_event(event)
+
+
+def _park(batch: Batch, group: list[ev.EngineParked]) -> None:
+    batch.many("park_engine", [(batch.seq, event.engine, event.until) for event in group])
+    _log_only(batch, group)
 
 
 def _accept(batch: Batch, group: list[ev.ModulesAccepted]) -> None:
@@ -66,6 +72,9 @@ _WRITERS: Final[dict[type, Callable[[Batch, list[Any]], None]]] = {
     ev.StepMoved: move_steps,
     ev.RunMoved: move_runs,
     ev.BudgetRaised: _raise_budget,
+    ev.EngineParked: _park,
+    ev.Approved: approve,
+    ev.LoopsGranted: grant_loops,
     ev.ModulesAccepted: _accept,
     ev.RequestApplied: _apply_request,
     ev.Notice: _notice,

@@ -15,19 +15,21 @@ from interlock.model.plan import (
     Backoff,
     Budget,
     Command,
+    Engine,
     Gate,
     Input,
+    Judge,
     Limits,
     Map,
     Plan,
     Project,
-    PythonFunction,
+    Prompt,
     Reference,
     Retry,
     Route,
-    Script,
     Shell,
     Step,
+    Target,
     When,
 )
 from interlock.model.states import Reason
@@ -65,7 +67,7 @@ def route(text: str, when: Mapping[str, str], default: str | None = None) -> Rou
 
 def step(
     step_id: str,
-    target: Command | Script | PythonFunction | str = "true",
+    target: Target | str = "true",
     *,
     needs: Sequence[str] | None = None,
     inputs: Sequence[str] = (),
@@ -85,6 +87,16 @@ def step(
         output_schema_json=None if schema is None else canon.dumps(schema).decode(),
         **settings,
     )
+
+
+def prompt(text: str = "Do it.", engine: str = "e") -> Prompt:
+    """Build a prompt to an engine."""
+    return Prompt(text=text, engine=engine)
+
+
+def judged(*, loops: int = 1, asked: int = 1, each: bool = False, approval: bool = False) -> Gate:
+    """Build a gate with a judge."""
+    return Gate(judge=Judge(rubric="Good.", engine="j", asked=asked), max_loops=loops, each=each, approval=approval)
 
 
 def check(text: str = "true", *, each: bool = False) -> Gate:
@@ -110,6 +122,7 @@ def plan(*steps: Step, budget: Budget | None = None, root: str = "/nowhere", lim
         shell=Shell(name="sh", argv=("/bin/sh", "-eu", "-c")),
         project=Project(root=root, device=0, inode=0, id="p"),
         limits=limits or Limits(),
+        engines=(Engine(name="e", kind="llm", driver="openai"), Engine(name="j", kind="llm", driver="openai")),
     )
 
 

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from interlock.dispatch.reaper_main import marker_of, pids
+from interlock.errors import StoreError
 from interlock.model.states import AttemptState, StepState, UnitState
 from interlock.plan.freeze import thaw
 from interlock.store.base import StepRow, UnitRow
@@ -69,9 +70,13 @@ def journal(project: Path) -> Path:
 def gather(project: Path) -> Evidence | None:
     """Read what there is; None before there is a run."""
     ran = Counter(_attempt(line) for line in lines(project / "ran"))
-    if not journal(project).exists():
-        return None
-    with SqliteStore.open(journal(project), read_only=True) as store:
+    try:
+        store = SqliteStore.open(journal(project), read_only=True)
+    except StoreError as error:
+        if error.code == "no-journal":
+            return None
+        raise
+    with store:
         runs = store.runs()
         if not runs:
             return None
@@ -100,7 +105,7 @@ def _passed(step: StepRow, units: list[UnitRow]) -> bool:
         if unit.kind == "gate" and unit.verdict == "pass" and (unit.round, unit.loop) == (step.round, step.loop)
     }
     work = {unit.index for unit in mine if unit.kind == "work" and unit.state == UnitState.COMPLETED}
-    return work <= passed if step.gate == "each" or None not in work else None in passed
+    return work <= passed if step.each or None not in work else None in passed
 
 
 def lines(path: Path) -> list[str]:

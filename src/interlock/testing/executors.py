@@ -51,6 +51,9 @@ class HandExecutor:
         """Take note; ends are the script's business."""
         self.cancelled.append(grace_s)
 
+    def tidy(self, step: int) -> None:
+        """Nothing is left behind here."""
+
     def wake(self) -> None:
         """Take note."""
         self.woken += 1
@@ -103,6 +106,9 @@ class ScriptedExecutor:
     def cancel(self, dispatches: list[str] | None, grace_s: float) -> None:  # noqa: ARG002 - all or nothing
         """End what runs as aborted."""
         self._cancelled = True
+
+    def tidy(self, step: int) -> None:
+        """Nothing is left behind here."""
 
     def wake(self) -> None:
         """Nothing waits."""

@@ -12,9 +12,10 @@ from typing import Any
 import msgspec
 
 from interlock.decide.next import next_actions
-from interlock.decide.outcome import finish
+from interlock.decide.now import Now
+from interlock.decide.outcome import record
 from interlock.decide.reopen import close_lost, go_on
-from interlock.decide.schedule import Now, next_due
+from interlock.decide.schedule import next_due
 from interlock.model import events as ev
 from interlock.model.actions import Dispatch
 from interlock.model.outcome import Outcome
@@ -102,7 +103,7 @@ class Simulation:
         step, unit = self._inflight.pop(self._pick(len(self._inflight)))
         self.at += 1
         told = msgspec.structs.replace(self._answer(step, unit), dispatch=unit.dispatch or "", ended_at=self.at)
-        self.add(finish(self.snap, step, unit, told, self.at))
+        self.add(*record(self.snap, step, unit, told, self.at))
 
     def _pass_time(self) -> None:
         due = next_due(self.snap, self.at)

@@ -1,69 +1,177 @@
-"""What a person can type next: from a run's state and reasons to commands that exist."""
+"""What a person can type next: from a run's state and reasons to commands that exist, each with what it does.
+
+Guarantee: whatever blocks a run, there is at least one command that moves it on, and none that is offered is
+refused for the state it was offered in.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
-from interlock.model.states import RunState, StepState, UnitState
+import msgspec
+
+from interlock.model.states import RunState, StepState
 from interlock.store.base import RunRow, StepRow
+from interlock.views.facts import PlanFacts
 
-_PLAIN: Final[dict[RunState, str]] = {
-    RunState.ACTIVE: "interlock run {}",
-    RunState.WAITING: "interlock run {} --wait",
-    RunState.ABANDONED: "interlock resume {}",
-}
-_REOPENING: Final[dict[str, str]] = {
-    "gate_rejected": "",
-    "module_changed": " --accept-changes",
-    "directory_changed": " --accept-changes",
-}
+
+class Next(NamedTuple):
+    """A command, and what it does where that is not plain from the command."""
+
+    command: str
+    why: str = ""
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """A gate unit that waits for a person: its id and, where each item is approved alone, the item."""
+
+    unit: str
+    item: str | None = None
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits for a person's answer, by step index; `more` counts what is not listed."""
+
+    unknown: dict[int, tuple[str, ...]] = {}
+    """Ids of units whose effect may or may not have happened."""
+    approvals: dict[int, tuple[Gate, ...]] = {}
+    more: dict[int, int] = {}
+
+
+NOBODY: Final = Asked()
+_HELD: Final = frozenset({StepState.BLOCKED.value, StepState.WAITING.value})
+"""A step that waits for a quota holds up a blocked run too, when nobody knows how long."""
+NOTE: Final = '--note "..."'
 
 
 def next_commands(
-    run: RunRow, steps: Sequence[StepRow], unknown: Iterable[str] = (), *, live: bool = False
-) -> list[str]:
+    run: RunRow, steps: Sequence[StepRow], facts: PlanFacts, asked: Asked = NOBODY, *, live: bool = False
+) -> list[Next]:
     """Commands that move the run on, best first; none when there is nothing to do.
 
-    `unknown` are ids of units whose effect a person must answer for, `live` says that a driver is at work.
+    `live` says that a driver is at work: it takes answers, but no second driver.
     """
-    if live:
-        return [f"interlock events {run.id} --follow"]
+    blocked = [step for step in steps if step.state in _HELD]
     state = RunState(run.state)
+    if live or state is RunState.ACTIVE:
+        answers = [found for step in blocked for found in _of_step(run, step, facts, asked) if _is_answer(found)]
+        return [*answers, Next(f"interlock events {run.id} --follow" if live else f"interlock run {run.id}")]
     if state is RunState.BLOCKED:
-        return _blocked(run, steps, unknown)
+        found = [found for step in blocked for found in _of_step(run, step, facts, asked)]
+        return list(dict.fromkeys(found)) or [Next(f"interlock run {run.id}")]
     if state is RunState.FAILED:
-        return [_failed(run, steps), f"interlock units {run.id} --state failed"]
+        return _failed(run, steps)
     if state is RunState.COMPLETED:
-        return [f"interlock units {run.id} --state failed"] if run.outcome == "degraded" else []
-    return [_PLAIN[state].format(run.id)]
+        return [Next(f"interlock units {run.id} --state failed")] if run.outcome == "degraded" else []
+    return _OPEN[state](run.id)
 
 
-def _blocked(run: RunRow, steps: Sequence[StepRow], unknown: Iterable[str]) -> list[str]:
-    answers = [f"interlock resolve {run.id} {unit} --done|--rerun" for unit in unknown]
-    if answers:
-        return answers
-    reasons = [run.reason, *(step.reason for step in steps if step.state == StepState.BLOCKED)]
-    for reason in reasons:
-        if reason in _REOPENING:
-            return [f"interlock resume {run.id}{_REOPENING[reason]}"]
-    return [f"interlock run {run.id}"]
+_OPEN: Final[dict[RunState, Callable[[str], list[Next]]]] = {
+    RunState.WAITING: lambda run: [Next(f"interlock run {run} --wait", "sleep until it is due, then go on")],
+    RunState.ABANDONED: lambda run: [Next(f"interlock resume {run}")],
+}
 
 
-def _failed(run: RunRow, steps: Sequence[StepRow]) -> str:
-    reasons = {run.reason, *(step.reason for step in steps if step.state == StepState.FAILED)}
-    if "budget_exceeded" in reasons:
-        ceiling = next((name for name in _CEILINGS if any(name in step.detail for step in steps)), "max_units")
-        return f"interlock resume {run.id} --raise {ceiling}=N"
-    return f"interlock resume {run.id}"
+def _is_answer(found: Next) -> bool:
+    return found.command.split()[1] in {"approve", "reject", "resolve", "status"}
 
+
+def _of_step(run: RunRow, step: StepRow, facts: PlanFacts, asked: Asked) -> list[Next]:
+    """What moves one blocked step on."""
+    act = _BLOCKED.get(step.reason or "")
+    if act is None:
+        return [*_resolve(run.id, step, facts, asked)] or [Next(f"interlock run {run.id}")]
+    return act(run.id, step, facts, asked)
+
+
+def _resolve(run: str, step: StepRow, _facts: PlanFacts, asked: Asked) -> list[Next]:
+    return [Next(f"interlock resolve {run} {unit} --done|--rerun") for unit in asked.unknown.get(step.step, ())]
+
+
+def _probe(run: str, step: StepRow, facts: PlanFacts, asked: Asked) -> list[Next]:
+    return [*_resolve(run, step, facts, asked), Next(f"interlock run {run}", "ask the probe again")]
+
+
+def _rejected(run: str, step: StepRow, facts: PlanFacts, _asked: Asked) -> list[Next]:
+    override = _override(run, step)
+    if not facts.loops(step.step):
+        return [Next(f"interlock resume {run}", "ask the gate again, once what it looks at has changed"), override]
+    return [
+        Next(f"interlock resume {run} --loops +1", "let it try once more with this feedback"),
+        Next(f"interlock reject {run} {step.id} {NOTE}", "let it try once more with your note"),
+        override,
+    ]
+
+
+def _approval(run: str, step: StepRow, facts: PlanFacts, asked: Asked) -> list[Next]:
+    gates = asked.approvals.get(step.step, ())
+    each = [gate for gate in gates if gate.item is not None]
+    after = "let it try once more with your note" if facts.loops(step.step) else "fail the step"
+    read = Next(f"interlock status {run} --artifact {step.id}", "read what it made")
+    if not each:
+        return [
+            read,
+            Next(f"interlock approve {run} {step.id}", "let it pass"),
+            Next(f"interlock reject {run} {step.id} {NOTE}", after),
+        ]
+    more = asked.more.get(step.step, 0)
+    rest = (
+        [Next(f"interlock units {run} --step {step.id} --all --state pending", f"{more:,} more wait")] if more else []
+    )
+    return [
+        read,
+        Next(f"interlock approve {run} {step.id}", "let every item that waits pass"),
+        *(Next(f"interlock approve {run} {gate.unit}", f"let item {gate.item} pass") for gate in each),
+        Next(f"interlock reject {run} {each[0].unit} {NOTE}", after),
+        *rest,
+    ]
+
+
+def _judge(run: str, step: StepRow, _facts: PlanFacts, _asked: Asked) -> list[Next]:
+    return [
+        Next(f"interlock run {run}", "ask the judge again; no work is repeated"),
+        Next("interlock doctor", "see whether the judge's engine and its key are there"),
+        _override(run, step),
+    ]
+
+
+def _check(run: str, step: StepRow, _facts: PlanFacts, _asked: Asked) -> list[Next]:
+    return [Next(f"interlock run {run}", "ask the check again; no work is repeated"), _override(run, step)]
+
+
+def _override(run: str, step: StepRow) -> Next:
+    return Next(f"interlock approve {run} {step.id} --override {NOTE}", "let it pass on your own verdict")
+
+
+def _quota(run: str, _step: StepRow, _facts: PlanFacts, _asked: Asked) -> list[Next]:
+    return [Next(f"interlock run {run}", "go on, once the engine takes work again")]
+
+
+def _changed(run: str, _step: StepRow, _facts: PlanFacts, _asked: Asked) -> list[Next]:
+    return [Next(f"interlock resume {run} --accept-changes")]
+
+
+_BLOCKED: Final[dict[str, Callable[[str, StepRow, PlanFacts, Asked], list[Next]]]] = {
+    "approval_needed": _approval,
+    "check_unavailable": _check,
+    "directory_changed": _changed,
+    "gate_rejected": _rejected,
+    "judge_unavailable": _judge,
+    "llm_quota": _quota,
+    "module_changed": _changed,
+    "probe_unavailable": _probe,
+}
 
 _CEILINGS: Final = ("max_units", "max_tokens", "max_cost_usd", "max_duration")
+_ENGINE_TROUBLE: Final = frozenset({"env_unresolved", "llm_auth", "spawn_failed"})
 
 
-def needs_answer(steps: Sequence[StepRow]) -> list[int]:
-    """Indices of steps that are blocked, where units in the state `unknown` may be waiting."""
-    return [step.step for step in steps if step.state == StepState.BLOCKED]
-
-
-UNKNOWN: Final = UnitState.UNKNOWN.value
+def _failed(run: RunRow, steps: Sequence[StepRow]) -> list[Next]:
+    reasons = {run.reason, *(step.reason for step in steps if step.state == StepState.FAILED)}
+    doctor = [Next("interlock doctor", "see what is missing")] if reasons & _ENGINE_TROUBLE else []
+    raised = ""
+    if "budget_exceeded" in reasons:
+        ceiling = next((name for name in _CEILINGS if any(name in step.detail for step in steps)), "max_units")
+        raised = f" --raise {ceiling}=N"
+    return [*doctor, Next(f"interlock resume {run.id}{raised}"), Next(f"interlock units {run.id} --state failed")]

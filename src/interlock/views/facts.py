@@ -18,17 +18,43 @@ class ParamFacts(msgspec.Struct, frozen=True, kw_only=True):
     secret: bool = False
 
 
+class TargetFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What kind of work a step does."""
+
+    type: str = ""
+
+
+class GateFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """How often a step may loop, and whether each item is judged alone."""
+
+    max_loops: int = 1
+    each: bool = False
+
+
 class StepFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A step's id and shape."""
 
     id: str
     route: Any = None
     map: Any = None
+    target: TargetFacts | None = None
+    gate: GateFacts | None = None
 
     @property
     def works(self) -> bool:
         """Tell whether the step has units at all; a route has none."""
         return self.route is None
+
+    @property
+    def loops(self) -> bool:
+        """Tell whether feedback can change what the step does: only a prompt can be told something new."""
+        return self.target is not None and self.target.type == "prompt"
+
+
+class EngineFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """An engine that some step or judge asks."""
+
+    name: str
 
 
 class PlanFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +63,7 @@ class PlanFacts(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     params: tuple[ParamFacts, ...] = ()
     steps: tuple[StepFacts, ...] = ()
+    engines: tuple[EngineFacts, ...] = ()
 
     @property
     def secrets(self) -> frozenset[str]:
@@ -46,6 +73,10 @@ class PlanFacts(msgspec.Struct, frozen=True, kw_only=True):
     def works(self, step: int) -> bool:
         """Tell whether the step of that index has units; unknown steps are taken to have some."""
         return step >= len(self.steps) or self.steps[step].works
+
+    def loops(self, step: int) -> bool:
+        """Tell whether the step of that index can be done again with feedback; unknown steps can't."""
+        return step < len(self.steps) and self.steps[step].loops
 
 
 _decode = msgspec.json.Decoder(PlanFacts).decode

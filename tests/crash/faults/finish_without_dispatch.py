@@ -12,5 +12,5 @@ assert "AND dispatch = ? AND ended_at IS NULL" in queries["finish_attempt"]
 queries["finish_attempt"] = queries["finish_attempt"].replace(
     "AND dispatch = ? AND ended_at IS NULL", "AND ? IS NOT NULL"
 )
-reads.queries = lambda _dialect: queries  # type: ignore[assignment]
+vars(reads)["queries"] = lambda _dialect: queries
 sys.exit(suspension.main(sys.argv[1:]))

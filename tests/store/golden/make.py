@@ -16,10 +16,10 @@ OLD = "20300101-r0"
 
 
 def fill(store: SqliteStore) -> None:
-    """One run that ended degraded, with a gate, a retry and a request; one with an attempt under way."""
+    """One run that ended degraded, with a check, a retry and a request; one that prompts, is judged and under way."""
     mine = b.lease(OLD)
     artifact = b'["ok",null]'
-    store.create_run(b.new_run(OLD, gates=("step",), key="nightly"), mine)
+    store.create_run(b.new_run(OLD, gates=(("check",),), key="nightly"), mine)
     store.request(OLD, "raise", b'{"max_units":9}', "somebody", 5)
     store.commit(mine, [b.started(2), b.reserved(0), b.reserved(1, warm=True), b.running(0)])
     store.commit(mine, [b.finished(0, usage=ev.Usage(input_tokens=5, cost_usd=0.25)), b.waiting(1)])
@@ -35,8 +35,34 @@ def fill(store: SqliteStore) -> None:
         ],
     )
     store.release(mine)
-    b.begin(store, 2)
-    store.commit(b.lease(), [b.reserved(0)])
+    prompting(store)
+
+
+def prompting(store: SqliteStore) -> None:
+    """A judged and approved step in its second loop; its engine is parked and a prompt is under way."""
+    mine = b.lease()
+    artifact = b'["ok"]'
+    store.create_run(b.new_run(gates=(("judge", "approval"), ())), mine)
+    asks = ev.AttemptReserved(at=30, step=0, unit=0, number=1, dispatch="p1", engine="coder", model="big-1")
+    answered = ev.Answered(session="s1", model="big-1-2030", request_id="q1")
+    usage = ev.Usage(input_tokens=70, output_tokens=30, cost_usd=0.5, cached_tokens=60, reasoning_tokens=10)
+    store.commit(mine, [b.started(1), asks, b.finished(0, dispatch="p1", usage=usage, answered=answered)])
+    store.commit(mine, [b.asked(*[canon.sha256(artifact)] * 3, first=1, kind="judge")])
+    store.commit(
+        mine, [event for unit in (1, 2, 3) for event in (b.reserved(unit), b.finished(unit, verdict="reject"))]
+    )
+    again = ev.NewUnit(4, "s0:solo~l2", 0, None, "h2", None, b'{"feedback":"more","missing":[]}', "s1")
+    store.commit(mine, [ev.StepStarted(at=80, step=0, round=1, loop=2, units=(again,))])
+    store.commit(mine, [b.reserved(4), b.finished(4, usage=ev.Usage(input_tokens=20_000, estimated=True), asks=1)])
+    store.commit(mine, [b.asked(canon.sha256(artifact), first=5, kind="approval", loop=2)])
+    store.commit(
+        mine, [b.approved(5, canon.sha256(artifact), override=True, note="good enough"), b.completed(artifact)]
+    )
+    amended: list[ev.Event] = [
+        ev.LoopsGranted(at=90, step=1, more=2),
+        ev.EngineParked(at=90, engine="coder", until=900),
+    ]
+    store.commit(mine, [*amended, b.started(1, step=1), b.reserved(0, step=1)])
 
 
 if __name__ == "__main__":

@@ -19,20 +19,41 @@ from interlock.model.states import RunState
 @json_option("Print a JSON list of checks.")
 @click.pass_obj
 def command(session: Session, *, as_json: bool) -> int:
-    """Check this host and project; exits 1 if something that interlock promises does not hold here."""
-    checks = [*session.app.doctor(), _journal(session.app)]
+    """Check this host, this project and its engines.
+
+    Of each engine it says whether it is there, which version, whether its key is set, and what it can't do; no prompt
+    is sent. Exits 1 if something that interlock promises, or a configured engine, is not to be had here.
+    """
+    checks = [*session.app.doctor(), _journal(session.app), *_engines(session.app)]
     if as_json:
         write_json_list(
-            {"name": check.name, "ok": check.ok, "detail": check.detail, "hint": check.hint} for check in checks
+            {
+                "name": check.name,
+                "ok": check.ok,
+                "detail": check.detail,
+                "hint": check.hint,
+                "notes": check.notes,
+            }
+            for check in checks
         )
     else:
         width = max(len(check.name) for check in checks)
         for check in checks:
             sign = mark("completed" if check.ok else "failed")
             say(f"{style(sign.sign, fg=sign.colour)} {check.name:<{width}}  {safe(check.detail)}")
+            for text in check.notes:
+                say(f"  {'':<{width}}  note: {safe(text)}")
             if check.hint:
                 say(f"  {'':<{width}}  hint: {safe(check.hint)}")
     return 0 if all(check.ok for check in checks) else 1
+
+
+def _engines(app: App) -> list[Check]:
+    if not app.config.engines:
+        return []
+    from interlock.driver.doctor_engines import check_engines  # noqa: PLC0415 - only where engines are configured
+
+    return check_engines(app.config.engines.values())
 
 
 def _journal(app: App) -> Check:

@@ -6,18 +6,36 @@ from typing import Any, Final
 
 import click
 
+from interlock.app import App
 from interlock.cli.driving import drive
 from interlock.cli.options import Assignment, Duration, example, json_option, run_argument
+from interlock.cli.reading import facts_of
 from interlock.cli.session import Session
 from interlock.errors import UsageError
 
 CEILINGS: Final = ("max_units", "max_tokens", "max_cost_usd", "max_duration")
+MOST_LOOPS: Final = 100
+
+
+class Loops(click.ParamType[int]):
+    """`+2` or `2`: how many loops more. Gives the number."""
+
+    name = "loops"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:  # noqa: ANN401 - click's signature
+        """Read the text."""
+        text = str(value).removeprefix("+")
+        number = int(text) if text.isascii() and text.isdigit() else 0
+        if not 0 < number <= MOST_LOOPS:
+            self.fail(f"'{value}' is no number of loops; write +1, or up to +{MOST_LOOPS}", param, ctx)
+        return number
 
 
 @click.command(
     epilog=example(
         "interlock resume last",
         "interlock resume 01JD --raise max_units=200 --raise max_duration=4h",
+        "interlock resume 01JD --loops +2",
         "interlock resume 01JD --accept-changes",
     )
 )
@@ -30,6 +48,9 @@ CEILINGS: Final = ("max_units", "max_tokens", "max_cost_usd", "max_duration")
     metavar="CEILING=VALUE",
     help=f"Raise a ceiling of the budget: {', '.join(CEILINGS)}.",
 )
+@click.option(
+    "--loops", type=Loops(), metavar="+N", help="Let a step whose gate rejected its last loop try N times more."
+)
 @click.option("--accept-changes", is_flag=True, help="Go on with Python modules that were changed since the start.")
 @json_option("Print NDJSON: one event a line, the status last.")
 @click.pass_obj
@@ -41,11 +62,35 @@ def command(session: Session, /, run: str, **options: Any) -> int:  # noqa: ANN4
     raises = dict(_ceiling(name, value) for name, value in options["raises"])
     run_id = session.find(run)
     app = session.app
+    if options["loops"]:
+        _check_loops(app, run_id)
     return drive(
         app,
-        lambda on_event: app.resume(run_id, raises=raises, accept_changes=options["accept_changes"], on_event=on_event),
+        lambda on_event: app.resume(
+            run_id,
+            raises=raises,
+            loops=options["loops"] or 0,
+            accept_changes=options["accept_changes"],
+            on_event=on_event,
+        ),
         as_json=options["as_json"],
     )
+
+
+def _check_loops(app: App, run_id: str) -> None:
+    """Refuse loops for a run in which they would change nothing."""
+    facts = facts_of(app.store)(run_id, app.store.run(run_id).plan_hash)
+    rejected = [row for row in app.store.steps(run_id) if row.reason == "gate_rejected" and row.state == "blocked"]
+    if any(facts.loops(row.step) for row in rejected):
+        return
+    if rejected:
+        raise UsageError(
+            "cannot-loop",
+            f"step '{rejected[0].id}' is no prompt: doing it again with feedback would change nothing",
+            f"ask its gate again with `interlock resume {run_id}`, or pass it with `interlock approve --override`",
+        )
+    hint = f"see where it stands: interlock status {run_id}"
+    raise UsageError("no-loop-to-grant", f"no gate of run {run_id} has rejected its step's last loop", hint)
 
 
 def _ceiling(name: str, value: str) -> tuple[str, float]:

@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import click
 
+from interlock.cli.artifact import show_artifact
 from interlock.cli.options import example, json_option, run_argument
 from interlock.cli.output import write_json
-from interlock.cli.reading import read_previews, read_run, read_unknown
+from interlock.cli.reading import read_asked, read_previews, read_run
 from interlock.cli.session import Session
 from interlock.cli.status_text import show_status
 from interlock.views.advice import next_commands
 from interlock.views.status import status_view
 
 
-@click.command(epilog=example("interlock status", "interlock status 01JD --json"))
+@click.command(
+    epilog=example(
+        "interlock status", "interlock status 01JD --json", "interlock status 01JD --artifact review > review.txt"
+    )
+)
 @run_argument(default="last")
+@click.option("--artifact", "step", metavar="STEP", help="Print what this step made, whole, even if its gate is open.")
 @json_option()
 @click.pass_obj
-def command(session: Session, run: str, *, as_json: bool) -> None:
+def command(session: Session, run: str, step: str | None, *, as_json: bool) -> None:
     """Show where a run stands and what to do next.
 
-    RUN is an id, its beginning, or `last`, which is also the default.
+    RUN is an id, its beginning, or `last`, which is also the default. An artifact that is text is printed as it is,
+    anything else as JSON; on a terminal its control characters are escaped.
     """
     run_id = session.find(run)
+    if step is not None:
+        show_artifact(session.app, run_id, step, as_json=as_json)
+        return
     store = session.app.store
     rows = read_run(store, run_id)
     view = status_view(rows, read_previews(store, rows) if as_json else None)
@@ -31,5 +41,5 @@ def command(session: Session, run: str, *, as_json: bool) -> None:
         return
     live = session.app.driven(run_id)
     stopping = live and any(request.kind == "abandon" for request in store.requests(run_id))
-    commands = next_commands(rows.run, rows.steps, read_unknown(store, rows), live=live)
+    commands = next_commands(rows.run, rows.steps, rows.facts, read_asked(store, rows), live=live)
     show_status(rows, view, commands, live=live, stopping=stopping)

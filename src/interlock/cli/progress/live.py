@@ -61,7 +61,9 @@ class LiveRenderer:
         now = self._clock()
         going = [step for step in snapshot.steps if step.state in _UNDER_WAY]
         ended = sum(1 for step in snapshot.steps if step.ended)
-        foot = f"{ended}/{len(snapshot.steps)} steps ended, {count(snapshot.running, 'unit')} running, {duration((now - self._began) * 1000)}"
+        spent = self._lines.spending.text(snapshot)
+        gone = duration((now - self._began) * 1000)
+        foot = f"{ended}/{len(snapshot.steps)} steps ended, {count(snapshot.running, 'unit')} running{spent}, {gone}"
         table = Table.grid(padding=(0, 1))
         for step in going[:_MOST_STEPS]:
             table.add_row(*self._row(step, now))

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
+from interlock.cli.progress.gates import feedback_of, gate_line, parked
+from interlock.cli.progress.spending import Spending
 from interlock.cli.text import clip, count, duration, safe
 from interlock.model import events as ev
 from interlock.model.run import Snapshot, Step
@@ -26,6 +28,7 @@ _TONES: Final[dict[StepState, Tone]] = {
     StepState.BLOCKED: "note",
     StepState.WAITING: "note",
 }
+_AGAIN: Final = {UnitState.WAITING: "will be tried again", UnitState.PENDING: "will be tried again"}
 _ERROR_CHARACTERS: Final = 300
 
 
@@ -45,6 +48,7 @@ class PlainRenderer:
         self._began = self._spoke = clock()
         self._since_ms: dict[int, int] = {}
         self._failures: Counter[int] = Counter()
+        self.spending = Spending()
 
     def begin(self, snapshot: Snapshot, ended: int) -> None:
         """Name the run."""
@@ -54,6 +58,7 @@ class PlainRenderer:
     def show(self, events: Sequence[ev.Event], snapshot: Snapshot, dropped: int) -> None:
         """Write a line for what a person would want to know."""
         for event in events:
+            self.spending.see(event)
             self._tell(event, snapshot)
         if dropped:
             self._line(f"({count(dropped, 'event')} not shown: the reader was too slow)", "note")
@@ -70,9 +75,7 @@ class PlainRenderer:
     def _tell(self, event: ev.Event, snapshot: Snapshot) -> None:
         match event:
             case ev.StepStarted():
-                self._started(event, snapshot.steps[event.step])
-            case ev.UnitsAdded(kind="gate"):
-                self._line(f"step {snapshot.steps[event.step].id}: checking its gate")
+                self._started(event, snapshot)
             case ev.AttemptFinished() if event.unit_state is not UnitState.COMPLETED:
                 self._failed(event, snapshot.steps[event.step])
             case ev.StepMoved():
@@ -81,14 +84,23 @@ class PlainRenderer:
                 self._line(f"run waiting: {safe(event.detail or event.reason or '')}")
             case ev.Notice():
                 self._line(f"notice: {safe(event.text)}", "note")
+            case ev.EngineParked():
+                self._line(parked(event), "note")
             case _:
-                pass
+                line = gate_line(event, snapshot)
+                if line:
+                    self._line(line)
 
-    def _started(self, event: ev.StepStarted, step: Step) -> None:
+    def _started(self, event: ev.StepStarted, snapshot: Snapshot) -> None:
+        step, spec = snapshot.steps[event.step], snapshot.plan.steps[event.step]
         self._since_ms[event.step] = event.at
-        again = f" (round {event.round})" if event.round > 1 else f" (loop {event.loop})" if event.loop > 1 else ""
+        again = f" (round {event.round})" if event.round > 1 else ""
+        if event.loop > 1:
+            most = max(event.loop, (spec.gate.max_loops if spec.gate else 1) + snapshot.granted.get(event.step, 0))
+            again = f" (loop {event.loop} of {most})"
         many = f" with {count(len(event.units), 'unit')}" if len(event.units) != 1 else ""
-        self._line(f"step {step.id} started{many}{again}")
+        told = feedback_of(event)
+        self._line(f"step {step.id} started{many}{again}" + (f", told: {told}" if told else ""))
 
     def _failed(self, event: ev.AttemptFinished, step: Step) -> None:
         self._failures[event.step] += 1
@@ -96,9 +108,9 @@ class PlainRenderer:
             return
         unit = step.units[event.unit]
         item = "" if unit.item is None else f", item {clip(safe(unit.item[:200].decode('utf-8', 'replace')), 60)},"
-        what = {UnitState.WAITING: "will be tried again", UnitState.PENDING: "will be tried again"}.get(
-            event.unit_state, str(event.unit_state.value)
-        )
+        what = _AGAIN.get(event.unit_state, str(event.unit_state.value))
+        if event.asks and event.unit_state is UnitState.PENDING:
+            what = "is asked again for an answer that fits"
         error = f": {clip(safe(event.error), _ERROR_CHARACTERS)}" if event.error else ""
         reason = f" ({event.reason.value})" if event.reason else ""
         tone: Tone = "bad" if event.unit_state is UnitState.FAILED else "note"
@@ -127,9 +139,8 @@ class PlainRenderer:
             for step in snapshot.steps
             if step.state in {StepState.RUNNING, StepState.GATING, StepState.WAITING}
         ]
-        return (
-            f"still running after {duration((self._clock() - self._began) * 1000)}: {'; '.join(running) or 'nothing'}"
-        )
+        gone = f"{duration((self._clock() - self._began) * 1000)}{self.spending.text(snapshot)}"
+        return f"still running after {gone}: {'; '.join(running) or 'nothing'}"
 
 
 def _counts(step: Step) -> str:

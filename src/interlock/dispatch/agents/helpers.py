@@ -162,7 +162,7 @@ class Helpers:
             used, self._used = self._used, set()
         for helper in running:
             helper.end()
-        end_strays(self._marker, used)
+        end_strays(self._marker, used.__contains__)
 
 
 def _open(path: Path, stack: contextlib.ExitStack) -> int:

@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from interlock.dispatch.agents.asking import ask_of, environment
+from interlock.dispatch.agents.asking import ask_of, environment, prompt_of
 from interlock.dispatch.agents.base import Adapter, Answer, Ask, CannotAskError, Launch, Reply
 from interlock.dispatch.agents.events import EventSink
 from interlock.dispatch.agents.helpers import Helpers
@@ -145,7 +145,8 @@ class AgentRunner:
     def _ask(self, chosen: Adapter, ask: Ask, place: _Place) -> Outcome:
         end, answer, settled, said = self._once(chosen, ask, place)
         if answer.session_gone and ask.session is not None and place.attempt.cancelled is None:
-            anew = msgspec.structs.replace(ask, session=None, session_usage=None)
+            prompt = prompt_of(place.attempt.request, chosen, cold=True)
+            anew = msgspec.structs.replace(ask, prompt=prompt, session=None, session_usage=None)
             end, answer, settled, more = self._once(chosen, anew, place)
             gone = f"session {ask.session} of engine `{ask.engine}` is gone; a new one was started"
             said = (*said, *more, gone)
@@ -187,7 +188,7 @@ class AgentRunner:
             attempt, popen, (out, err), log, mark, max_out_bytes=_UNBOUNDED, busy_share=BUSY_SHARE
         )
         end = watch.supervisor.run(place.poller, place.wake_fd, place.report)
-        end_strays(self._marker, {request.dispatch})
+        end_strays(self._marker, request.dispatch.__eq__)
         reply = Reply(ask=ask, out=out.whole(), err=err.tail(), exit_code=end.exit_code, now_ms=end.ended_at)
         return end, reply, watch.settled
 

@@ -132,7 +132,7 @@ def _usage(row: Reading, events: Sequence[Any]) -> Usage | None:
         return None
     whole = {name: None if count is None else int(count) for name, count in counts.items()}
     # a CLI that knows no price says 0, which would be counted as one
-    return Usage(**whole, cost_usd=cost or None)
+    return msgspec.convert({**whole, "cost_usd": cost or None}, Usage)
 
 
 def _total(rules: tuple[Rule, ...], events: Sequence[Any]) -> float | None:

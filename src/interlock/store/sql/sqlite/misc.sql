@@ -18,6 +18,20 @@ ON CONFLICT (run_seq, name) DO UPDATE SET value = excluded.value
 -- name: raised
 SELECT name, value FROM budget_raise WHERE run_seq = ?
 
+-- name: park_engine
+INSERT INTO parked (run_seq, engine, until) VALUES (?, ?, ?)
+ON CONFLICT (run_seq, engine) DO UPDATE SET until = excluded.until
+
+-- name: parked
+SELECT engine, until FROM parked WHERE run_seq = ?
+
+-- name: grant_loops
+INSERT INTO granted_loops (run_seq, step, loops) VALUES (?, ?, ?)
+ON CONFLICT (run_seq, step) DO UPDATE SET loops = loops + excluded.loops
+
+-- name: granted
+SELECT step, loops FROM granted_loops WHERE run_seq = ?
+
 -- name: accept_hash
 INSERT INTO accepted_hash (run_seq, name, hash) VALUES (?, ?, ?)
 ON CONFLICT (run_seq, name) DO UPDATE SET hash = excluded.hash
@@ -48,6 +62,15 @@ DELETE FROM request WHERE run_seq = ?
 
 -- name: delete_raises
 DELETE FROM budget_raise WHERE run_seq = ?
+
+-- name: delete_parked
+DELETE FROM parked WHERE run_seq = ?
+
+-- name: delete_granted
+DELETE FROM granted_loops WHERE run_seq = ?
+
+-- name: delete_approvals
+DELETE FROM approval WHERE run_seq = ?
 
 -- name: delete_accepted
 DELETE FROM accepted_hash WHERE run_seq = ?

@@ -1,8 +1,9 @@
 -- Queries on unit and attempt.
 
 -- name: insert_unit
-INSERT INTO unit (run_seq, step, ordinal, state, kind, counted, round, loop, idx, id, subject, input_hash, item)
-VALUES (?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO unit (run_seq, step, ordinal, state, kind, counted, round, loop, idx, id, subject, input_hash, session,
+  feedback, item)
+VALUES (?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: supersede_units
 -- The units that new ones stand for leave the census. -1 stands for the one unit of a solo step.
@@ -12,12 +13,15 @@ WHERE run_seq = ?1 AND step = ?2 AND ordinal < ?3 AND counted = 1 AND coalesce(i
 )
 
 -- name: reserve_unit
+-- An approval is a person's: no dispatch ever answers it.
 UPDATE unit SET state = 'running', attempt = ?, dispatch = ?, not_before = NULL, started_at = ?
 WHERE run_seq = ? AND step = ? AND ordinal = ? AND attempt = ? AND state IN ('pending', 'waiting')
+  AND kind <> 'approval'
 
 -- name: reserve_attempt
-INSERT INTO attempt (run_seq, step, unit, number, state, dispatch, pid, start_ticks, boot_id, reserved_at)
-VALUES (?, ?, ?, ?, 'reserved', ?, ?, ?, ?, ?)
+INSERT INTO attempt (run_seq, step, unit, number, state, dispatch, pid, start_ticks, boot_id, engine, model,
+  reserve_tokens, reserved_at)
+VALUES (?, ?, ?, ?, 'reserved', ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: start_attempt
 UPDATE attempt SET state = 'started', pid = ?, start_ticks = ?, boot_id = ?, started_at = ?
@@ -27,20 +31,28 @@ WHERE run_seq = ? AND step = ? AND unit = ? AND number = ? AND dispatch = ? AND 
 -- The one terminal write: by dispatch id, never by lease, and never over an end that stands.
 UPDATE attempt SET state = ?, reason = ?, error = ?, exit_code = ?, pid = coalesce(?, pid),
   start_ticks = coalesce(?, start_ticks), boot_id = coalesce(?, boot_id), log_offset = ?, log_length = ?,
-  started_at = coalesce(?, started_at), ended_at = ?, input_tokens = ?, output_tokens = ?, cost_usd = ?
+  started_at = coalesce(?, started_at), ended_at = ?
 WHERE run_seq = ? AND step = ? AND unit = ? AND number = ? AND dispatch = ? AND ended_at IS NULL
+
+-- name: use_attempt
+-- What only an engine's answer has; a statement of its own, so that commands and functions do not pay for it.
+UPDATE attempt SET input_tokens = ?, output_tokens = ?, cached_tokens = ?, reasoning_tokens = ?, cost_usd = ?,
+  estimated = ?, answered_model = ?, session = ?, request_id = ?
+WHERE run_seq = ? AND step = ? AND unit = ? AND number = ? AND dispatch = ?
 
 -- name: finish_unit
 -- No row when the attempt is no longer the unit's last: its end is recorded, the unit has moved on.
-UPDATE unit SET state = ?, retries = ?, reason = ?, error = ?, result = ?, verdict = ?, not_before = ?,
-  started_at = coalesce(?, started_at), ended_at = ?
+UPDATE unit SET state = ?, retries = ?, asks = ?, reason = ?, error = ?, result = ?, verdict = ?, not_before = ?,
+  session = coalesce(?, session), started_at = coalesce(?, started_at), ended_at = ?
 WHERE run_seq = ? AND step = ? AND ordinal = ? AND attempt = ? AND state = 'running'
 
 -- name: unit_state
 SELECT state FROM unit WHERE run_seq = ? AND step = ? AND ordinal = ?
 
 -- name: move_unit
-UPDATE unit SET state = ?, reason = ?, result = ?, not_before = NULL, ended_at = ?
+-- A question that is put again has its own re-ask and retries; work keeps what it spent.
+UPDATE unit SET state = ?, reason = ?, result = ?, not_before = NULL, ended_at = ?,
+  asks = CASE kind WHEN 'work' THEN asks ELSE 0 END, retries = CASE kind WHEN 'work' THEN retries ELSE 0 END
 WHERE run_seq = ? AND step = ? AND ordinal = ? AND state = ?
 
 -- name: fail_waiting_units
@@ -56,21 +68,27 @@ WHERE run_seq = ? AND step = ? AND state = 'pending'
 
 -- name: units
 -- One page: after (step, ordinal), so that no statement stays open while the caller works.
-SELECT step, ordinal, id, kind, round, loop, idx, item, subject, input_hash, state, attempt, retries, not_before, reason,
-  error, result, verdict, dispatch, started_at, ended_at
-FROM unit
-WHERE run_seq = ?1 AND (step, ordinal) > (?2, ?3) AND step <= ?4 AND (?5 IS NULL OR state = ?5)
-ORDER BY step, ordinal LIMIT ?6
+SELECT unit.step, ordinal, unit.id, kind, round, loop, idx, item, feedback, subject, input_hash, unit.state, unit.attempt,
+  retries, asks, not_before, unit.reason, unit.error, result, verdict, unit.dispatch, unit.session, unit.started_at,
+  unit.ended_at, attempt.engine, coalesce(attempt.answered_model, attempt.model),
+  coalesce(attempt.input_tokens + attempt.output_tokens, attempt.input_tokens, attempt.output_tokens), attempt.cost_usd
+FROM unit LEFT JOIN attempt ON attempt.run_seq = unit.run_seq AND attempt.step = unit.step
+  AND attempt.unit = unit.ordinal AND attempt.number = unit.attempt
+WHERE unit.run_seq = ?1 AND (unit.step, ordinal) > (?2, ?3) AND unit.step <= ?4 AND (?5 IS NULL OR unit.state = ?5)
+ORDER BY unit.step, ordinal LIMIT ?6
 
 -- name: attempts
-SELECT step, unit, number, dispatch, state, reason, error, exit_code, pid, start_ticks, boot_id, log_offset, log_length,
-  reserved_at, started_at, ended_at
+SELECT step, unit, number, dispatch, state, reason, error, exit_code, engine, model, reserve_tokens,
+  answered_model, session, request_id, input_tokens, output_tokens, cost_usd, cached_tokens, reasoning_tokens, estimated, pid, start_ticks, boot_id,
+  log_offset, log_length, reserved_at, started_at, ended_at
 FROM attempt WHERE run_seq = (SELECT seq FROM run WHERE id = ?) AND step = ? AND unit = ? ORDER BY number
 
 -- name: open_attempts
 -- An attempt is open exactly while its unit runs, so the units' index finds the few among many.
-SELECT attempt.step, attempt.unit, number, attempt.dispatch, attempt.state, attempt.reason, attempt.error, exit_code, pid,
-  start_ticks, boot_id, log_offset, log_length, reserved_at, attempt.started_at, attempt.ended_at
+SELECT attempt.step, attempt.unit, number, attempt.dispatch, attempt.state, attempt.reason, attempt.error, exit_code,
+  engine, model, reserve_tokens, answered_model, attempt.session, request_id, input_tokens, output_tokens, cost_usd, cached_tokens,
+  reasoning_tokens, estimated, pid, start_ticks, boot_id, log_offset, log_length, reserved_at, attempt.started_at,
+  attempt.ended_at
 FROM step
 JOIN unit ON unit.run_seq = step.run_seq AND unit.step = step.step AND unit.state = 'running'
 JOIN attempt ON attempt.run_seq = unit.run_seq AND attempt.step = unit.step AND attempt.unit = unit.ordinal
@@ -86,5 +104,14 @@ SELECT step, state, reason, sum(counted) FROM unit WHERE run_seq = ? GROUP BY st
 SELECT coalesce(sum(attempt), 0) FROM unit WHERE run_seq = ? AND kind = 'work'
 
 -- name: spent
-SELECT coalesce(sum(coalesce(input_tokens, 0) + coalesce(output_tokens, 0)), 0), coalesce(sum(cost_usd), 0.0)
+SELECT coalesce(sum(coalesce(input_tokens, 0) + coalesce(output_tokens, 0)), 0), coalesce(sum(cost_usd), 0.0),
+  coalesce(sum(CASE estimated WHEN 1 THEN coalesce(input_tokens, 0) + coalesce(output_tokens, 0) ELSE 0 END), 0),
+  count(CASE WHEN engine IS NOT NULL AND ended_at IS NOT NULL AND cost_usd IS NULL THEN 1 END)
 FROM attempt WHERE run_seq = ?
+
+-- name: usage_history
+-- Of all runs, the latest ends first. What was only estimated would make estimates out of estimates.
+SELECT engine, model, input_tokens, output_tokens, cost_usd FROM attempt
+WHERE engine IS NOT NULL AND ended_at IS NOT NULL AND estimated = 0
+  AND input_tokens IS NOT NULL AND output_tokens IS NOT NULL
+ORDER BY ended_at DESC LIMIT ?

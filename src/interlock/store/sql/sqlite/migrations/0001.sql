@@ -65,7 +65,10 @@ CREATE TABLE step (
   detail TEXT NOT NULL DEFAULT '',
   round INTEGER NOT NULL DEFAULT 1 CHECK (round >= 1),
   loop INTEGER NOT NULL DEFAULT 1 CHECK (loop >= 1),
-  gate TEXT NOT NULL CHECK (gate IN ('none', 'step', 'each')),
+  stages TEXT NOT NULL CHECK (
+    stages IN ('', 'check', 'judge', 'approval', 'check judge', 'check approval', 'judge approval', 'check judge approval')
+  ), -- of its gate, in the order in which they are asked
+  each_item INTEGER NOT NULL CHECK (each_item IN (0, 1)), -- what passes the gate: each item's result, else the artifact
   artifact_hash TEXT,
   artifact_size INTEGER,
   route TEXT NOT NULL DEFAULT '[]',
@@ -96,13 +99,16 @@ CREATE TABLE unit (
   step INTEGER NOT NULL,
   ordinal INTEGER NOT NULL CHECK (ordinal >= 0),
   state TEXT NOT NULL,
-  kind TEXT NOT NULL CHECK (kind = 'work' OR kind = 'gate' OR kind = 'probe'),
+  kind TEXT NOT NULL CHECK (
+    kind = 'work' OR kind = 'gate' OR kind = 'judge' OR kind = 'approval' OR kind = 'probe'
+  ),
   counted INTEGER NOT NULL CHECK (counted = 0 OR (counted = 1 AND kind = 'work')),
   round INTEGER NOT NULL CHECK (round >= 1),
   loop INTEGER NOT NULL CHECK (loop >= 1),
   idx INTEGER,
   attempt INTEGER NOT NULL DEFAULT 0 CHECK (attempt >= 0),
   retries INTEGER NOT NULL DEFAULT 0 CHECK (retries >= 0),
+  asks INTEGER NOT NULL DEFAULT 0 CHECK (asks >= 0),
   not_before INTEGER,
   reason TEXT,
   verdict TEXT CHECK (verdict = 'pass' OR verdict = 'reject'),
@@ -112,7 +118,9 @@ CREATE TABLE unit (
   subject TEXT,
   input_hash TEXT NOT NULL,
   dispatch TEXT,
+  session TEXT,
   error TEXT NOT NULL DEFAULT '',
+  feedback BLOB,
   item BLOB,
   result BLOB,
   PRIMARY KEY (run_seq, step, ordinal),
@@ -155,9 +163,18 @@ CREATE TABLE attempt (
   reserved_at INTEGER NOT NULL,
   started_at INTEGER,
   ended_at INTEGER,
-  input_tokens INTEGER,
-  output_tokens INTEGER,
-  cost_usd REAL,
+  engine TEXT,
+  model TEXT, -- as asked for
+  reserve_tokens INTEGER NOT NULL DEFAULT 0 CHECK (reserve_tokens >= 0),
+  answered_model TEXT,
+  session TEXT,
+  request_id TEXT,
+  input_tokens INTEGER CHECK (input_tokens >= 0),
+  output_tokens INTEGER CHECK (output_tokens >= 0),
+  cached_tokens INTEGER CHECK (cached_tokens >= 0),
+  reasoning_tokens INTEGER CHECK (reasoning_tokens >= 0),
+  cost_usd REAL CHECK (cost_usd >= 0),
+  estimated INTEGER NOT NULL DEFAULT 0 CHECK (estimated = 0 OR estimated = 1),
   error TEXT NOT NULL DEFAULT '',
   PRIMARY KEY (run_seq, step, unit, number),
   CHECK (
@@ -175,6 +192,24 @@ CREATE TABLE attempt (
   CHECK ((log_offset IS NULL) = (log_length IS NULL))
 ) STRICT, WITHOUT ROWID;
 
+-- What engines were seen to use, latest first; attempts of commands and functions are not in it.
+CREATE INDEX attempt_engine ON attempt (ended_at) WHERE engine IS NOT NULL;
+
+-- A person's verdict on an approval unit, for the artifact or result of that hash only.
+CREATE TABLE approval (
+  run_seq INTEGER NOT NULL REFERENCES run (seq),
+  step INTEGER NOT NULL,
+  unit INTEGER NOT NULL,
+  at INTEGER NOT NULL,
+  made_by TEXT NOT NULL CHECK (made_by <> ''),
+  verdict TEXT NOT NULL CHECK (verdict IN ('pass', 'reject')),
+  subject TEXT NOT NULL CHECK (subject <> ''),
+  override INTEGER NOT NULL CHECK (override IN (0, 1)),
+  note TEXT NOT NULL,
+  PRIMARY KEY (run_seq, step, unit),
+  CHECK (override = 0 OR verdict = 'pass')
+) STRICT, WITHOUT ROWID;
+
 -- Numbered per run: one run's history reads as one range, however many runs share the file.
 CREATE TABLE event (
   run_seq INTEGER NOT NULL REFERENCES run (seq),
@@ -190,7 +225,7 @@ CREATE TABLE event (
 CREATE TABLE request (
   id INTEGER PRIMARY KEY AUTOINCREMENT,
   run_seq INTEGER NOT NULL REFERENCES run (seq),
-  kind TEXT NOT NULL CHECK (kind IN ('abandon', 'resolve', 'raise', 'approve', 'reject', 'stop')),
+  kind TEXT NOT NULL CHECK (kind IN ('abandon', 'resolve', 'raise', 'approve', 'reject', 'loops')),
   payload_json BLOB NOT NULL,
   made_at INTEGER NOT NULL,
   made_by TEXT NOT NULL,
@@ -206,6 +241,20 @@ CREATE TABLE budget_raise (
   name TEXT NOT NULL CHECK (name IN ('max_units', 'max_tokens', 'max_cost_usd', 'max_duration_ms')),
   value REAL NOT NULL CHECK (value >= 0),
   PRIMARY KEY (run_seq, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE granted_loops (
+  run_seq INTEGER NOT NULL REFERENCES run (seq),
+  step INTEGER NOT NULL,
+  loops INTEGER NOT NULL CHECK (loops > 0),
+  PRIMARY KEY (run_seq, step)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE parked (
+  run_seq INTEGER NOT NULL REFERENCES run (seq),
+  engine TEXT NOT NULL CHECK (engine <> ''),
+  until INTEGER, -- NULL: nobody knows
+  PRIMARY KEY (run_seq, engine)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE accepted_hash (

@@ -1,0 +1,38 @@
+"""What `approve` and `reject` share: whose gate is meant, and what came of it."""
+
+from __future__ import annotations
+
+from interlock.app import App
+from interlock.cli.next_text import next_lines
+from interlock.cli.output import say
+from interlock.cli.reading import read_asked, read_run
+from interlock.cli.text import safe
+from interlock.errors import UsageError
+from interlock.views.advice import next_commands
+
+
+def target_of(app: App, run_id: str, target: str | None) -> str | None:
+    """Check that the run has a step or gate unit of that name; the engine decides whether it waits for anybody."""
+    if target is None:
+        return None
+    steps = [row.id for row in app.store.steps(run_id)]
+    step, dot, _ = target.partition(".gate")
+    if step in steps and (not dot or _is_gate(app, run_id, steps.index(step), target)):
+        return target
+    from interlock.plan.diagnose import suggest  # noqa: PLC0415 - only a typing slip needs it
+
+    hint = suggest(target, steps) or f"see what waits: interlock status {run_id}"
+    raise UsageError("unknown-gate", f"run {run_id} has no step or gate unit '{target}'", hint)
+
+
+def _is_gate(app: App, run_id: str, step: int, name: str) -> bool:
+    return any(unit.id == name and unit.kind != "work" for unit in app.store.units(run_id, step=step))
+
+
+def show_verdict(app: App, run_id: str, verdict: str, target: str | None) -> None:
+    """Say what was journaled and what to type next."""
+    say(f"{verdict}{f' {safe(target)}' if target else ''}; run {run_id}")
+    rows = read_run(app.store, run_id)
+    commands = next_commands(rows.run, rows.steps, rows.facts, read_asked(app.store, rows), live=app.driven(run_id))
+    for line in next_lines(commands, "next: "):
+        say(line)

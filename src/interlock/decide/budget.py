@@ -1,0 +1,72 @@
+"""Ceilings of the whole run, and what a dispatch holds back until its usage is known.
+
+Each prompt reserves its output cap, else the 95th percentile of what its engine was seen to use, else the engine's
+`reserve_tokens`; unknown usage is charged at that, unknown cost stays unknown. A ceiling stops pending
+dispatches, lets running units end and fails the step, whatever `on_error` says.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interlock.decide.now import Now
+from interlock.decide.upcoming import engine_of
+from interlock.model.events import UnitKind
+from interlock.model.plan import Prompt
+from interlock.model.plan import Step as PlanStep
+from interlock.model.run import Snapshot
+
+NO_LIMIT: Final = 1 << 30
+_TIMES_SEEN: Final = 5
+"""Answers of an engine before what it was seen to use is believed."""
+
+
+def ceiling(snap: Snapshot, name: str) -> float | None:
+    """Return a budget ceiling with its amendments."""
+    if name in snap.raised:
+        return snap.raised[name]
+    value: float | None = getattr(snap.plan.budget, name)
+    return value
+
+
+def reservation(snap: Snapshot, spec: PlanStep, kind: UnitKind) -> int:
+    """Return the tokens that one dispatch holds back; 0 when it goes to no engine."""
+    name = engine_of(spec, kind)
+    if name is None:
+        return 0
+    if kind == "work" and isinstance(spec.target, Prompt) and spec.target.max_tokens is not None:
+        return spec.target.max_tokens
+    seen = snap.usage_seen.get(name, ())
+    if len(seen) >= _TIMES_SEEN:
+        return sorted(seen)[(95 * len(seen) - 1) // 100]
+    return next((engine.reserve_tokens for engine in snap.plan.engines if engine.name == name), 0)
+
+
+def exhausted(snap: Snapshot, spec: PlanStep, kind: UnitKind, now: Now) -> str | None:
+    """Name the ceiling that forbids another dispatch of that kind for good, with figures, or None.
+
+    What is still in flight may turn out cheaper than reserved, so a reservation forbids only when nothing is.
+    """
+    used: dict[str, float] = {}
+    if kind == "work":
+        used |= {"max_units": snap.dispatched, "max_duration_ms": now.driven_ms}
+    if engine_of(spec, kind) is not None:
+        used |= {"max_tokens": snap.tokens, "max_cost_usd": snap.cost_usd}
+    for name, spent in used.items():
+        top = ceiling(snap, name)
+        if top is not None and spent >= top:
+            return f"the budget's {_shown(name, top)} is used up ({_figure(name, spent)})"
+    top = ceiling(snap, "max_tokens")
+    needs = reservation(snap, spec, kind)
+    if top is not None and needs and not snap.reserved_tokens and snap.tokens + needs > top:
+        return f"the budget's max_tokens of {top:g} leaves too little ({snap.tokens:g} used) for {needs:,} more"
+    return None
+
+
+def _shown(name: str, top: float) -> str:
+    """Return a ceiling as the author writes it."""
+    return f"{name.removesuffix('_ms')} of {_figure(name, top)}"
+
+
+def _figure(name: str, value: float) -> str:
+    return f"{value / 1000:g}s" if name.endswith("_ms") else f"{value:g}"

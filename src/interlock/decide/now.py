@@ -1,0 +1,14 @@
+"""The moment of a decision."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Now(msgspec.Struct, frozen=True, kw_only=True):
+    """The moment of a decision and the host's limits. Times in milliseconds."""
+
+    at: int
+    driven_ms: int = 0
+    map_concurrency: int = 4
+    """Of a map that names none: `min(16, max(4, 2 * cores))`."""

@@ -1,0 +1,43 @@
+"""Asking something of a run: a live driver applies it within a second, else the asking process does."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+from interlock.driver.drive import World, drive
+from interlock.driver.load import run_info
+from interlock.errors import LeaseHeldError, UsageError
+from interlock.model import canon
+from interlock.model.run import RunInfo
+from interlock.store.base import RequestKind
+
+_ANSWER_S: Final = 30.0
+_POLL_S: Final = 0.1
+
+
+def ask(world: World, run_id: str, kind: RequestKind, payload: dict[str, Any], by: str) -> RunInfo:
+    """Append a request and return the run once it was applied. Nothing is dispatched by this process.
+
+    Raises UsageError with the reason when it is refused, LeaseHeldError when its driver does not act in time; the
+    request stays asked for then.
+    """
+    store = world.store
+    request = store.request(run_id, kind, canon.dumps(payload), by, world.clock.wall_ms())
+    deadline = time.monotonic() + _ANSWER_S
+    while True:
+        try:
+            drive(world, run_id, [], observe=lambda _events, _snap: None, settle_only=True)
+        except LeaseHeldError:
+            time.sleep(_POLL_S)
+        outcome = next(row.outcome for row in store.requests(run_id, open_only=False) if row.id == request)
+        if outcome == "applied":
+            return run_info(store.run(run_id))
+        if outcome is not None:
+            raise UsageError("request-refused", outcome, f"see where it stands: interlock status {run_id}")
+        if time.monotonic() >= deadline:
+            raise LeaseHeldError(
+                "request-pending",
+                f"the driver of run {run_id} has not acted on it yet; it stays asked for",
+                f"look again: interlock status {run_id}",
+            )

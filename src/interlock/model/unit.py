@@ -1,0 +1,116 @@
+"""A run's steps and units in memory, as the loop sees them: values that `Snapshot.apply` changes, and nobody else.
+
+Guarantee: a step's counts always say what a search through its units would find.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from interlock.model import events as ev
+from interlock.model.states import STEP_ENDED, UNIT_ENDED, StepState, UnitState
+
+
+class Unit:
+    """One work, gate or probe unit as the loop sees it. See `events.NewUnit` for the fields it was born with."""
+
+    __slots__ = (
+        "asks",
+        "attempt",
+        "dispatch",
+        "error",
+        "feedback",
+        "id",
+        "index",
+        "item",
+        "kind",
+        "loop",
+        "not_before",
+        "ordinal",
+        "reason",
+        "reserve_tokens",
+        "result",
+        "retries",
+        "round",
+        "session",
+        "state",
+        "subject",
+        "verdict",
+    )
+
+    def __init__(self, new: ev.NewUnit, kind: ev.UnitKind, round_: int, loop: int) -> None:
+        self.ordinal = new.ordinal
+        self.id = new.id
+        self.index = new.index
+        self.item = new.item
+        self.subject = new.subject
+        self.kind: ev.UnitKind = kind
+        self.round = round_
+        self.loop = loop
+        self.state = UnitState.PENDING
+        self.attempt = 0
+        self.retries = 0
+        self.not_before = 0
+        self.dispatch: str | None = None
+        self.reason: str | None = None
+        self.error = ""
+        self.result: bytes | None = None
+        self.verdict: ev.Verdict | None = None
+        self.feedback = new.feedback
+        self.session = new.session
+        self.asks = 0
+        self.reserve_tokens = 0
+
+    def waits_until(self, at: int) -> bool:
+        """Tell whether the unit is in backoff until exactly then."""
+        return self.state is UnitState.WAITING and self.not_before == at
+
+
+class Step:
+    """One step as the loop sees it. `work[i]` is the last unit of item i (of a solo step: `work[0]`)."""
+
+    def __init__(self, index: int, step_id: str) -> None:
+        self.index = index
+        self.id = step_id
+        self.state = StepState.PENDING
+        self.reason: str | None = None
+        self.detail = ""
+        self.round = 1
+        self.loop = 1
+        self.artifact: bytes | None = None
+        self.artifact_hash: str | None = None
+        self.route: tuple[str, ...] = ()
+        self.units: list[Unit] = []
+        self.work: list[Unit] = []
+        self.asked: list[Unit] = []
+        """Gate and probe units of the current round and loop."""
+        self.ready: deque[Unit] = deque()
+        self.backoff: list[tuple[int, int]] = []
+        self.running: dict[int, Unit] = {}
+        self.counts: dict[UnitState, int] = dict.fromkeys(UnitState, 0)
+        """Of `work` only."""
+        self.first_failure: Unit | None = None
+        self.asking = 0
+        """Check, judge and probe units that have not ended; those that wait for a person don't count."""
+
+    @property
+    def ended(self) -> bool:
+        """Tell whether the step can no longer move by itself."""
+        return self.state in STEP_ENDED
+
+    @property
+    def settled(self) -> bool:
+        """Tell whether no work unit can still change without a person or a probe."""
+        counts = self.counts
+        ended = counts[UnitState.COMPLETED] + counts[UnitState.FAILED] + counts[UnitState.NOT_RUN]
+        return ended == len(self.work)
+
+
+def move_unit(step: Step, unit: Unit, state: UnitState) -> None:
+    """Change a unit's state and the step's counts together."""
+    if unit.kind == "work":
+        step.counts[unit.state] -= 1
+        step.counts[state] += 1
+    elif unit.kind != "approval":
+        step.asking += (state not in UNIT_ENDED) - (unit.state not in UNIT_ENDED)
+    unit.state = state

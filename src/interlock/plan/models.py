@@ -1,0 +1,52 @@
+"""Model aliases: which exact id an engine is asked for, when somebody says `deep`.
+
+Guarantee: an alias is looked up by engine name, then by agent or API name, then as `*`; what is no alias is an
+exact id and passes unchanged. An id that an alias gives is never looked up again.
+"""
+
+from __future__ import annotations
+
+from interlock.errors import Diagnostic
+from interlock.plan.config import Config, Engine, at_origin
+from interlock.plan.config_kinds import AGENTS, APIS
+from interlock.plan.diagnose import did_you_mean, shown, suggest
+
+ANY = "*"
+
+
+def exact_model(config: Config, name: str, engine: Engine) -> str | None:
+    """Return the exact id that `name` means for `engine`, None when it is an alias that says nothing for it."""
+    alias = config.models.get(name)
+    if alias is None:
+        return name
+    return next((alias[key] for key in (engine.name, engine.driver, ANY) if key in alias), None)
+
+
+def silent_alias(name: str, engine: Engine) -> tuple[str, str]:
+    """Return message and hint for an alias that says nothing for `engine`."""
+    message = f"model alias '{shown(name)}' says nothing for engine '{engine.name}' ({engine.driver})"
+    return message, f'add {engine.name} = "MODEL-ID" or "*" = "MODEL-ID" below [models.{name}]'
+
+
+def mistaken_alias(config: Config, name: str) -> str:
+    """Return `did you mean ...?` for a word that is no alias, but looks like one rather than like an exact id."""
+    like_an_id = any(character.isdigit() or character in "/:" for character in name)
+    return "" if name in config.models or like_an_id else did_you_mean(name, config.models)
+
+
+def check_models(config: Config) -> tuple[Diagnostic, ...]:
+    """Report engines whose own model is an alias that says nothing for them, and keys of aliases that name nobody."""
+    found: list[Diagnostic] = []
+    for engine in config.engines.values():
+        if engine.model is not None and exact_model(config, engine.model, engine) is None:
+            found += at_origin(
+                config, f"engines.{engine.name}.model", "silent-alias", *silent_alias(engine.model, engine)
+            )
+    known = (*config.engines, *AGENTS, *APIS, ANY)
+    for name, alias in config.models.items():
+        for key in alias:
+            if key not in known:
+                message = f"model alias '{name}' names '{shown(key)}', which is no engine, agent or API"
+                hint = did_you_mean(key, known) or suggest(key, config.engines)
+                found += at_origin(config, f"models.{name}.{key}", "unknown-engine", message, hint, severity="warning")
+    return tuple(found)

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.crash.conftest import Prove
+
+FAULTS = Path(__file__).parent / "faults"
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def test_a_driver_killed_at_any_commit_loses_nothing_and_repeats_nothing(prove: Prove) -> None:
+    done = prove("-m", "interlock.testing.kill_matrix", "--every", "3", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["holds"]
+    assert len(report["cases"]) >= 20
+    assert {case["moment"] for case in report["cases"]} == {"before", "after"}
+
+
+def test_a_driver_that_sleeps_through_its_lease_changes_nothing(prove: Prove) -> None:
+    done = prove("-m", "interlock.testing.suspension", "--every", "3")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(" drivers suspended, 0 faults\n")
+
+
+def test_drivers_killed_at_two_hundred_random_moments_finish_their_runs(prove: Prove) -> None:
+    done = prove("-m", "interlock.testing.random_kills", "--kills", "200")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith(" runs killed; all held\n")
+
+
+@pytest.mark.parametrize(
+    ("fault", "every", "said"),
+    [
+        ("work_before_reserve", "5", "ran without a journaled attempt"),
+        ("finish_without_dispatch", "4", "changed the journal of a run that another drives"),
+        ("write_without_term", "6", "the driver that woke"),
+        ("skipped_gate", "50", "completed without the verdicts of their gates: fan, gated"),
+    ],
+)
+def test_the_proofs_fail_where_a_fault_is_planted(prove: Prove, fault: str, every: str, said: str) -> None:
+    done = prove(str(FAULTS / f"{fault}.py"), "--every", every)
+    assert done.returncode == 1
+    assert said in done.stderr
