@@ -374,8 +374,8 @@ class Store(Protocol):
         """Hashes of the artifacts that lie in files and are named by a step."""
         ...
 
-    def sweep_artifacts(self) -> int:
-        """Remove artifact files that no step names and that are over an hour old; return how many."""
+    def sweep_artifacts(self, *, dry_run: bool = False) -> int:
+        """Remove artifact files that no step names and that are over an hour old; return how many those are."""
         ...
 
     def close(self) -> None:

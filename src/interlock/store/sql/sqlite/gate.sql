@@ -33,7 +33,7 @@ overridden (idx, hash) AS (
   SELECT CASE step.each_item WHEN 1 THEN coalesce(unit.idx, -1) ELSE -1 END, approval.subject
   FROM step CROSS JOIN approval ON approval.run_seq = step.run_seq AND approval.step = step.step
   JOIN unit ON unit.run_seq = step.run_seq AND unit.step = step.step AND unit.ordinal = approval.unit
-  WHERE step.run_seq = ?1 AND step.step = ?2 AND approval.override = 1
+  WHERE step.run_seq = ?1 AND step.step = ?2 AND approval.override = 1 AND approval.verdict = 'pass'
 ),
 missing (kind, idx, hash) AS (
   SELECT needed.kind, subject.idx, subject.hash FROM needed CROSS JOIN subject
