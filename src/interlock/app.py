@@ -51,6 +51,7 @@ from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.plan import Plan, PythonFunction
 from interlock.model.run import Lease, RunInfo, Snapshot
+from interlock.model.secret import secret_texts
 from interlock.model.states import RunState
 from interlock.plan.config import Config
 from interlock.plan.freeze import freeze, thaw
@@ -343,8 +344,8 @@ class App:
 
     def _executor(self, plan: Plan, lease: Lease) -> Executor:
         values = msgspec.json.decode(self._open().run(lease.run_id).params_json)
-        secret = {param.name: str(values[param.name]) for param in plan.params if param.secret and param.name in values}
-        resolver = EnvResolver(plan.env_groups, plan.project.root, extra=secret)
+        secrets = secret_texts((param.name for param in plan.params if param.secret), values)
+        resolver = EnvResolver(plan.env_groups, plan.project.root, secrets)
         marker = Marker(lease.run_id, lease.holder, lease.term, os.environ.get(VARIABLE, ""))
         return LocalExecutor(
             python=plan.python,

@@ -11,7 +11,7 @@ from interlock.driver.jobs import JobBook, ModuleChangedError, module_hash
 from interlock.errors import DispatchRefusedError
 from interlock.model import canon
 from interlock.model.outcome import Outcome
-from interlock.model.plan import Command, PythonFunction, Script
+from interlock.model.plan import Command, Engine, Gate, Judge, Param, Prompt, PythonFunction, Script
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Step, Unit
 from interlock.model.states import Reason
@@ -118,6 +118,28 @@ def test_another_directory_under_the_same_name_is_a_notice_and_a_moved_one_is_re
     (tmp_path / "home").symlink_to(tmp_path / "moved")
     with pytest.raises(DispatchRefusedError, match=r"was frozen in .*home, which is gone or leads elsewhere now"):
         JobBook(simulation.snap).job(simulation.snap.steps[0], simulation.snap.steps[0].work[0])
+
+
+def test_an_engine_and_a_judge_are_not_told_what_params_hold_that_look_like_secrets(tmp_path: Path) -> None:
+    asks = step("p", Prompt(text="do", engine="llm"), inputs=["params.token"], map=over("params.token"))
+    asks = msgspec.structs.replace(asks, gate=Gate(judge=Judge(rubric="good?", engine="llm"), each=True))
+    plan = real_plan(tmp_path, asks)
+    plan = msgspec.structs.replace(
+        plan,
+        params=(Param(name="token", secret=True),),
+        engines=(Engine(name="llm", kind="llm", driver="openai", model="m"),),
+    )
+    prompts: list[str] = []
+    simulation = Simulation(snapshot(plan, {"token": ["first-secret", "second-secret"]}), lambda _s, _u: ok())
+    jobs = JobBook(simulation.snap)
+
+    def answer(step_: Step, unit: Unit) -> Outcome:
+        prompts.append(jobs.request(jobs.job(step_, unit), step_, unit, 1, "", None).prompt or "")
+        return ok('{"complete": true}' if unit.kind == "judge" else "done")
+
+    Simulation(simulation.snap, answer).run()
+    assert [text.count("-secret") for text in prompts] == [0, 0, 0, 0]
+    assert [text.count("[redacted:token]") for text in prompts] == [5, 5, 1, 1]
 
 
 def test_a_script_is_sent_with_its_bytes(tmp_path: Path) -> None:
