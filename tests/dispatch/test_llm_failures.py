@@ -180,15 +180,16 @@ def test_a_schema_with_an_optional_property_does_not_require_all() -> None:
 
 
 def test_a_known_model_has_a_price_and_cached_tokens_cost_less() -> None:
-    def price(**counts: int) -> float:
-        reply = Reply(text="", finish="stop", model="gpt-4o", usage=Usage(**counts))
+    def price(cached_tokens: int) -> float:
+        usage = Usage(input_tokens=1_000_000, output_tokens=0, cached_tokens=cached_tokens)
+        reply = Reply(text="", finish="stop", model="gpt-4o", usage=usage)
         found = cost_usd("openai", None, "gpt-4o", reply)
         assert found is not None
         return found
 
-    plain = price(input_tokens=1_000_000, output_tokens=0)
+    plain = price(0)
     assert plain == pytest.approx(2.5)
-    assert price(input_tokens=1_000_000, output_tokens=0, cached_tokens=900_000) < plain
+    assert price(900_000) < plain
 
 
 @pytest.mark.parametrize(

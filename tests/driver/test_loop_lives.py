@@ -23,7 +23,7 @@ from interlock.testing.simulate import snapshot
 class Kept:
     """A journal beside a life: what the one did since the last look, the other is told."""
 
-    def __init__(self, folder: Path, plan: Plan, store: SqliteStore) -> None:
+    def __init__(self, plan: Plan, store: SqliteStore) -> None:
         self.plan = plan
         self.store = store
         self.lease = fresh(RUN, 1, HOST, FakeClock())
@@ -53,5 +53,5 @@ def money(snap: Snapshot) -> tuple[object, ...]:
 @given(agent_plans(), st.integers(0, 2**32), st.integers(1, 40))
 def test_the_journal_takes_every_event_of_a_life_and_gives_the_run_back(plan: Plan, seed: int, size: int) -> None:
     with tempfile.TemporaryDirectory() as folder, SqliteStore.in_memory(Path(folder)) as store:
-        kept = Kept(Path(folder), plan, store)
+        kept = Kept(plan, store)
         Life(plan, seed).live(lambda life: kept.tell(life, size))

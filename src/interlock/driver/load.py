@@ -75,7 +75,8 @@ def _add(snap: Snapshot, step: Step, row: UnitRow) -> None:
 
 
 def _prompts(snap: Snapshot, loaded: Loaded) -> None:
-    """Hold back again what prompts in flight had reserved, and recall what engines were seen to use, oldest first."""
+    """Hold back again what prompts in flight had reserved, and recall what engines and sessions used, oldest first."""
+    snap.sessions = dict(loaded.sessions)
     for attempt in loaded.open:
         snap.steps[attempt.step].units[attempt.unit].reserve_tokens = attempt.reserve_tokens
         snap.reserved_tokens += attempt.reserve_tokens

@@ -212,6 +212,8 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """Loops granted beyond the plan, by step."""
     usage_seen: tuple[UsageSeen, ...]
     """The latest of the project, latest first."""
+    sessions: dict[str, Usage]
+    """What agents' sessions consumed in this run, where all of it is known."""
     dispatched: int
     tokens: int
     cost_usd: float

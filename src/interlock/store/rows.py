@@ -75,6 +75,13 @@ def approval_row(row: Tuple) -> ApprovalRow:
     return _checked((*head, bool(override), note), ApprovalRow)
 
 
+def session_usage(row: Tuple) -> tuple[str, Usage] | None:
+    """A session and what it consumed; None where nothing of that is known."""
+    session, *used = row
+    values = _struct(Usage, (*used, False))
+    return None if values is None else (msgspec.convert(session, str), msgspec.convert(values, Usage))
+
+
 def usage_seen(row: Tuple) -> UsageSeen:
     """What one attempt used."""
     return _checked(row, UsageSeen)

@@ -109,6 +109,15 @@ SELECT coalesce(sum(coalesce(input_tokens, 0) + coalesce(output_tokens, 0)), 0),
   count(CASE WHEN engine IS NOT NULL AND ended_at IS NOT NULL AND cost_usd IS NULL THEN 1 END)
 FROM attempt WHERE run_seq = ?
 
+-- name: session_usage
+-- By session; what is unknown of one answer is unknown of the sum.
+SELECT session, CASE WHEN count(input_tokens) = count(*) THEN sum(input_tokens) END,
+  CASE WHEN count(output_tokens) = count(*) THEN sum(output_tokens) END,
+  CASE WHEN count(cost_usd) = count(*) THEN sum(cost_usd) END,
+  CASE WHEN count(cached_tokens) = count(*) THEN sum(cached_tokens) END,
+  CASE WHEN count(reasoning_tokens) = count(*) THEN sum(reasoning_tokens) END
+FROM attempt WHERE run_seq = ? AND session IS NOT NULL GROUP BY session HAVING max(estimated) = 0
+
 -- name: usage_history
 -- Of all runs, the latest ends first. What was only estimated would make estimates out of estimates.
 SELECT engine, model, input_tokens, output_tokens, cost_usd FROM attempt
