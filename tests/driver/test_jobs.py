@@ -105,7 +105,8 @@ def test_a_module_that_changes_before_the_gate_does_not_hold_the_gate_up(tmp_pat
 
 def test_another_directory_under_the_same_name_is_a_notice_and_a_moved_one_is_refused(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    home.mkdir()
+    (home / ".interlock").mkdir(parents=True)
+    (home / ".interlock" / "id").write_text("p\n", encoding="ascii")
     specs = real_plan(home, step("a"))
     stranger = msgspec.structs.replace(specs, project=msgspec.structs.replace(specs.project, inode=1))
     simulation = Simulation(snapshot(stranger), lambda _s, _u: ok())
@@ -114,6 +115,11 @@ def test_another_directory_under_the_same_name_is_a_notice_and_a_moved_one_is_re
     jobs.job(simulation.snap.steps[0], simulation.snap.steps[0].work[0])
     assert jobs.take_notices() == [f"{home} is another directory of the same name (device or inode changed)"]
     assert jobs.take_notices() == []
+    (home / ".interlock" / "id").write_text("q\n", encoding="ascii")
+    with pytest.raises(
+        DispatchRefusedError, match=r"another directory of the name .*home: the project's id is not the"
+    ):
+        JobBook(simulation.snap).job(simulation.snap.steps[0], simulation.snap.steps[0].work[0])
     home.rename(tmp_path / "moved")
     (tmp_path / "home").symlink_to(tmp_path / "moved")
     with pytest.raises(DispatchRefusedError, match=r"was frozen in .*home, which is gone or leads elsewhere now"):

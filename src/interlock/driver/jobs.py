@@ -17,6 +17,7 @@ from interlock.decide.reduce import Artifact, reduce_step
 from interlock.decide.work import Shared, idempotency_key, shared
 from interlock.dispatch.base import EngineCall, Job, Request
 from interlock.dispatch.redact import PatternRedactor
+from interlock.driver.project import project_id_in
 from interlock.errors import DispatchRefusedError
 from interlock.model.events import Process
 from interlock.model.plan import Engine, Plan, Prompt, PythonFunction, Target
@@ -168,6 +169,13 @@ class JobBook:
             )
         stat = root.stat()
         if (stat.st_dev, stat.st_ino) != (project.device, project.inode):
+            if project_id_in(root) != project.id:
+                raise DispatchRefusedError(
+                    "directory-changed",
+                    f"run {self._snap.run.id} was frozen in another directory of the name {project.root}: "
+                    "the project's id is not the same",
+                    f"put the directory back, or start anew: interlock run {self._plan.source}",
+                )
             self._notices.append(f"{project.root} is another directory of the same name (device or inode changed)")
 
     def _check_module(self, target: PythonFunction) -> None:
