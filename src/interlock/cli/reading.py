@@ -35,6 +35,7 @@ def read_run(store: Store, run_id: str) -> RunRows:
         census=store.census(run_id),
         spent=store.spent(run_id),
         approvals=store.approvals(run_id),
+        notices=store.notices(run_id),
     )
 
 
