@@ -185,7 +185,7 @@ class App:
         created = store.create_run(new_run(plan, run_id, params_json, self._clock.wall_ms(), key), lease)
         if created != run_id:
             return self._keyed(created, timeout_s, on_event)
-        return self._drive(run_id, [_notices], timeout_s, on_event, lease=lease)
+        return self._drive(run_id, [_notices_with(store.notice)], timeout_s, on_event, lease=lease)
 
     def run_id(
         self, run_id: str, *, wait: bool = False, timeout_s: float | None = None, on_event: Observer | None = None
@@ -368,8 +368,15 @@ def _go_on(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
     return reopen.go_on(snap, now)
 
 
-def _notices(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
-    return [ev.Notice(at=now.at, code=f"plan:{n}", text=text) for n, text in enumerate(snap.plan.notices)]
+def _notices_with(journal: str) -> Opening:
+    """Say once what the plan has to tell, and what was found when the journal was opened."""
+
+    def opening(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
+        told = [(f"plan:{n}", text) for n, text in enumerate(snap.plan.notices)]
+        told += [("journal", journal)] if journal else []
+        return [ev.Notice(at=now.at, code=code, text=text) for code, text in told]
+
+    return opening
 
 
 def _accept(snap: Snapshot, now: Now) -> Sequence[ev.Event]:

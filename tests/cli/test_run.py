@@ -372,3 +372,10 @@ def test_params_that_look_like_secrets_are_shown_nowhere(interlock: Interlock, t
     assert [secret for secret in ("first-", "second-", "third-", "fourth-", "987654321") if secret in shown] == []
     assert "[redacted:api_tokens]" in shown
     assert "params.password is a string of 13 characters, which no `match` names" in shown
+
+
+def test_a_project_that_was_passed_over_is_told(interlock: Interlock, tmp_path: Path) -> None:
+    (tmp_path / "interlock.toml").touch()
+    (tmp_path / "work").mkdir()
+    told = interlock("list", cwd=tmp_path / "work", HOME=str(tmp_path)).stderr
+    assert told.startswith(f"note: {tmp_path}/interlock.toml was passed over: your home folder is never a project")
