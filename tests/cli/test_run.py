@@ -379,3 +379,19 @@ def test_a_project_that_was_passed_over_is_told(interlock: Interlock, tmp_path: 
     (tmp_path / "work").mkdir()
     told = interlock("list", cwd=tmp_path / "work", HOME=str(tmp_path)).stderr
     assert told.startswith(f"note: {tmp_path}/interlock.toml was passed over: your home folder is never a project")
+
+
+@pytest.mark.parametrize("kind", ["-n", "-Sn"])
+def test_a_map_wider_than_files_may_be_open_waits_and_its_children_get_the_users_limit(
+    tmp_path: Path, kind: str
+) -> None:
+    (tmp_path / "wide.md").write_text(
+        "---\nparams: { n: { type: array } }\nsteps:\n"
+        "  - { id: wide, map: { over: params.n, concurrency: 60 }, run: sleep 0.2; ulimit -n }\n---\n",
+        encoding="utf-8",
+    )
+    given = ["wide.md", "-p", f"n={list(range(60))}", "--json"]
+    limited = ["sh", "-c", f'ulimit {kind} 150 && exec "$@"', "sh", *PROGRAM, "run", *given]
+    done = subprocess.run(limited, cwd=tmp_path, check=False, capture_output=True)
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert (done.returncode, last["steps"][0]["artifact"]) == (0, ["150"] * 60)
