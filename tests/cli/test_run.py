@@ -395,3 +395,23 @@ def test_a_map_wider_than_files_may_be_open_waits_and_its_children_get_the_users
     done = subprocess.run(limited, cwd=tmp_path, check=False, capture_output=True)
     last = json.loads(done.stdout.splitlines()[-1])
     assert (done.returncode, last["steps"][0]["artifact"]) == (0, ["150"] * 60)
+
+
+def test_a_changed_module_blocks_wherever_the_command_is_typed_until_the_change_is_accepted(
+    flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
+) -> None:
+    (tmp_path / ".interlock").mkdir(mode=0o700)
+    (tmp_path / "below").mkdir()
+    module = tmp_path / "work.py"
+    module.write_text("def one(context):\n    return 1\n", encoding="utf-8")
+    path = flow("id: wait, run: test -e open", "id: one, uses: 'python:work:one'")
+    assert interlock("run", str(path), cwd=tmp_path / "below").returncode == 1
+    (tmp_path / "open").touch()
+    module.write_text("def one(context):\n    return 2\n", encoding="utf-8")
+    for _ in range(2):
+        told = interlock("resume", "last", cwd=tmp_path / "below")
+        assert told.returncode == 4
+        assert "module work (work.py) changed since the run began" in told.stdout
+    accepted = interlock("resume", "last", "--accept-changes", "--json", cwd=tmp_path / "below")
+    last = json.loads(accepted.stdout.splitlines()[-1])
+    assert (accepted.returncode, last["steps"][2]["artifact"]) == (0, 2)

@@ -63,9 +63,7 @@ def test_a_request_carries_all_that_the_work_may_see(tmp_path: Path) -> None:
 def module(root: Path) -> PlanStep:
     file = root / "mod.py"
     file.write_text("x = 1\n", encoding="utf-8")
-    return step(
-        "f", PythonFunction(module="mod", function="g", file=str(file), sha256=module_hash(str(file))), gate=check()
-    )
+    return step("f", PythonFunction(module="mod", function="g", file=str(file), sha256=module_hash(file)), gate=check())
 
 
 def first(book: Book) -> None:
@@ -85,7 +83,7 @@ def test_a_module_that_changed_or_went_away_is_not_called(tmp_path: Path) -> Non
 def test_a_change_that_was_accepted_is_called(tmp_path: Path) -> None:
     book = Book(tmp_path, module(tmp_path))
     (tmp_path / "mod.py").write_text("x = 2\n", encoding="utf-8")
-    book.simulation.snap.accepted[str(tmp_path / "mod.py")] = module_hash(str(tmp_path / "mod.py"))
+    book.simulation.snap.accepted[str(tmp_path / "mod.py")] = module_hash(tmp_path / "mod.py")
     first(book)
     assert book.simulation.snap.run.outcome == "ok"
 

@@ -6,7 +6,6 @@ frozen in, and a Python module's file must have the frozen hash.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from interlock.dispatch.base import EngineCall, Job, Request
 from interlock.dispatch.redact import PatternRedactor
 from interlock.driver.project import project_id_in
 from interlock.errors import DispatchRefusedError
+from interlock.model import canon
 from interlock.model.events import Process
 from interlock.model.plan import Engine, Plan, Prompt, PythonFunction, Target
 from interlock.model.plan import Step as PlanStep
@@ -181,7 +181,7 @@ class JobBook:
     def _check_module(self, target: PythonFunction) -> None:
         accepted = self._snap.accepted.get(target.file, target.sha256)
         try:
-            found = module_hash(target.file)
+            found = module_hash(Path(self._plan.project.root, target.file))
         except OSError as error:
             raise ModuleChangedError(
                 f"module {target.module} ({target.file}) cannot be read: {error.strerror}"
@@ -190,9 +190,9 @@ class JobBook:
             raise ModuleChangedError(f"module {target.module} ({target.file}) changed since the run began")
 
 
-def module_hash(file: str) -> str:
+def module_hash(file: Path) -> str:
     """Return the tagged hash of a module's file. Raises OSError."""
-    return "sha256:" + hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    return canon.sha256(file.read_bytes())
 
 
 def _engine(plan: Plan, name: str) -> Engine:
