@@ -352,3 +352,8 @@ def test_units_that_wait_for_a_person_end_with_a_run_that_is_abandoned() -> None
     done.add(*requests.abandon(done.snap, done.now()))
     assert [unit.state for unit in done.snap.steps[0].asked] == [UnitState.NOT_RUN]
     assert say(done, "approve") == "nothing waits for a person here"
+
+
+def test_a_gate_that_asks_nobody_lets_everything_pass() -> None:
+    specs = plan(step("m", prompt(), map=over("params.items"), gate=Gate(max_loops=3, each=True)))
+    assert run(specs).snap.run.outcome == "ok"
