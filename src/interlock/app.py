@@ -7,15 +7,18 @@ InterlockError with a next step; none prints.
 from __future__ import annotations
 
 import os
+import pwd
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import msgspec
 
 from interlock.decide import reopen
+from interlock.decide.estimate import Estimate
 from interlock.decide.now import Now
 from interlock.decide.preview import StepPlan, preview
 from interlock.decide.requests import raises as raise_events
@@ -31,6 +34,7 @@ from interlock.driver.configuration import require_config
 from interlock.driver.doctor import Check, check_host
 from interlock.driver.drive import World, drive
 from interlock.driver.engines import settings_of
+from interlock.driver.estimating import estimate_of
 from interlock.driver.executor import Executor
 from interlock.driver.gc import GcReport, collect
 from interlock.driver.jobs import module_hash
@@ -57,10 +61,11 @@ CommitHook = Callable[[str], None]
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
-    """What `plan` shows: the plan's hash and, step by step, what would run, be reused or asked."""
+    """What `plan` shows: the plan's hash, step by step what would run, be reused or asked, and what it may cost."""
 
     plan_hash: str
     steps: tuple[StepPlan, ...]
+    estimate: Estimate
 
 
 class App:
@@ -134,11 +139,11 @@ class App:
         if path.suffix == ".md" or path.is_file():
             plan = self._compile(path, None)
             _, plan_hash = freeze(plan)
-            info = RunInfo(id="preview", params=self._params(plan, params)[0])
-            return Preview(plan_hash=plan_hash, steps=preview(Snapshot(plan, info)))
-        run_id = self.find(str(target))
-        snap, plan_hash = self.snapshot(run_id)
-        return Preview(plan_hash=plan_hash, steps=preview(snap))
+            snap = Snapshot(plan, RunInfo(id="preview", params=self._params(plan, params)[0]))
+        else:
+            snap, plan_hash = self.snapshot(self.find(str(target)))
+        steps = preview(snap)
+        return Preview(plan_hash=plan_hash, steps=steps, estimate=estimate_of(snap.plan, steps, self.store))
 
     def snapshot(self, run_id: str) -> tuple[Snapshot, str]:
         """Return the run as its driver would see it, and its plan's hash. Raises PlanError."""
@@ -378,7 +383,9 @@ def _ignore(_events: Sequence[ev.Event], _snap: Snapshot) -> None:
 
 
 def _user() -> str:
-    return os.environ.get("USER") or str(os.getuid())
+    with suppress(KeyError):
+        return pwd.getpwuid(os.getuid()).pw_name
+    return str(os.getuid())
 
 
 def open_project(project: str | Path | None = None) -> App:

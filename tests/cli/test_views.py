@@ -124,7 +124,14 @@ def test_status_has_exactly_the_contract_s_keys(rows: Any) -> None:
     assert view["steps"][0]["artifact"] == "x"
     assert view["steps"][1]["artifact"] == {"hash": "sha256:9", "size": 70_000, "preview": "[1,2"}
     assert view["steps"][1]["feedback"] == "why"
-    assert view["usage"] == {"units": 3, "tokens": 0, "cost_usd": 0.0, "duration_ms": 4000}
+    assert view["usage"] == {
+        "units": 3,
+        "tokens": 0,
+        "cost_usd": 0.0,
+        "duration_ms": 4000,
+        "tokens_estimated": 0,
+        "unpriced": 0,
+    }
 
 
 def test_a_unit_object_has_exactly_the_contract_s_keys(rows: Any) -> None:

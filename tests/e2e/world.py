@@ -13,17 +13,21 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import psutil
-from tests.e2e.agents import KEY, KEY_VALUE, ROOT, Agent, programs
+from tests.e2e.agents import KEY, KEY_VALUE, Agent, programs
 from tests.modelserver.fakellm import FakeLLM
 
-MARK = "INTERLOCK_E2E_WORLD"
+import interlock
+
+PROGRAM = "from interlock.cli.entry import main; raise SystemExit(main())"
+# not INTERLOCK_..: those are interlock's own, and no child gets them
+MARK = "E2E_WORLD"
 RUN_TIMEOUT_S = 110
-WAIT_S = 60
+WAIT_S = 45
 
 
 class World:
@@ -39,7 +43,7 @@ class World:
             "PATH": os.pathsep.join((programs(), str(Path(sys.executable).parent), "/usr/local/bin:/usr/bin:/bin")),
             "HOME": str(self.home),
             "TMPDIR": str(folder),
-            "PYTHONPATH": str(ROOT / "src"),
+            "PYTHONPATH": str(Path(interlock.__file__).parent.parent),
             "LC_ALL": "C.UTF-8",
             "NO_PROXY": "127.0.0.1",
             "GIT_CONFIG_GLOBAL": os.devnull,
@@ -71,7 +75,7 @@ class World:
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start interlock."""
         return subprocess.Popen(
-            [sys.executable, "-m", "interlock.cli.entry", *arguments],
+            [sys.executable, "-c", PROGRAM, *arguments],
             cwd=self.folder,
             env=self.env,
             stdin=subprocess.DEVNULL,
@@ -80,15 +84,20 @@ class World:
             text=True,
         )
 
-    def call(self, *arguments: str, expect: int | Iterable[int] = 0) -> str:
-        """Run interlock to its end and return what it said."""
+    @contextlib.contextmanager
+    def driving(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """Start interlock and be sure that it has ended after."""
         with self.start(*arguments) as running:
             try:
-                said, _ = running.communicate(timeout=RUN_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
+                yield running
+            finally:
                 running.kill()
-                said, _ = running.communicate()
-                raise AssertionError(f"interlock {arguments} did not end; asked:\n{self.asked()}\n{said}") from None
+                running.communicate()
+
+    def call(self, *arguments: str, expect: int | Iterable[int] = 0) -> str:
+        """Run interlock to its end and return what it said."""
+        with self.driving(*arguments) as running:
+            said, _ = running.communicate(timeout=RUN_TIMEOUT_S)
         expected = (expect,) if isinstance(expect, int) else tuple(expect)
         assert running.returncode in expected, f"exit {running.returncode}\n{said}\n{self.asked()}"
         return said
@@ -114,14 +123,9 @@ class World:
             for entry in self.server.log()
         )
 
-    def processes(self) -> list[psutil.Process]:
-        """Return every process that was started from here and still runs."""
-        found = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                if process.environ().get(MARK) == self.env[MARK] and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+    def processes(self) -> dict[int, str]:
+        """Return the command lines of all that was started from here and still runs."""
+        return commands(lambda process: process.environ().get(MARK) == self.env[MARK])
 
     def until(self, true: Callable[[], object], what: str) -> None:
         """Wait until `true()`; fail after a bound."""
@@ -132,9 +136,19 @@ class World:
 
     def close(self) -> None:
         """End what the test left behind."""
-        for process in self.processes():
-            with contextlib.suppress(psutil.Error):
-                process.send_signal(signal.SIGKILL)
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def commands(wanted: Callable[[psutil.Process], bool]) -> dict[int, str]:
+    """Return the command lines of the running processes that are `wanted`, by pid."""
+    found = {}
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if wanted(process) and process.status() != psutil.STATUS_ZOMBIE:
+                found[process.pid] = " ".join(process.cmdline())
+    return found
 
 
 def toml(settings: Mapping[str, Any]) -> str:

@@ -30,6 +30,7 @@ def read_run(store: Store, run_id: str) -> RunRows:
         steps=store.steps(run_id),
         census=store.census(run_id),
         spent=store.spent(run_id),
+        approvals=store.approvals(run_id),
     )
 
 
@@ -49,7 +50,7 @@ def read_status(store: Store, run_id: str) -> dict[str, object]:
     return status_view(rows, read_previews(store, rows))
 
 
-def read_asked(store: Store, rows: RunRows, most: int = 5) -> Asked:
+def read_asked(store: Store, rows: RunRows, most: int = 3) -> Asked:
     """What of the run waits for a person, at most `most` units a step."""
     unknown: dict[int, tuple[str, ...]] = {}
     approvals: dict[int, tuple[Gate, ...]] = {}

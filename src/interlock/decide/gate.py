@@ -130,18 +130,18 @@ def _walk(spec: PlanStep, step: Step, artifact_hash: str) -> _Walk:
         if fresh:
             found.ask = Ask(kind, _units(gate, spec, step, kind, fresh))
             return found
-        left = [subject for subject in left if _passes(spec, step, found, kind, subject, answers)]
+        left = [subject for subject in left if _passes(step, found, kind, subject, answers)]
     return found
 
 
-def _passes(spec: PlanStep, step: Step, found: _Walk, kind: UnitKind, subject: Subject, answers: _Answers) -> bool:
+def _passes(step: Step, found: _Walk, kind: UnitKind, subject: Subject, answers: _Answers) -> bool:
     """Tell whether the subject passed the stage; note in `found` what became of it otherwise."""
     units = answers[kind, subject.index, subject.hash]
     said = verdict(units)
     if said == "reject":
         found.refused.append((subject, kind, units))
     elif said == "open":
-        found.broken.append((subject, _waits(spec, step, units)))
+        found.broken.append((subject, _waits(step, units)))
     elif said == "unavailable":
         found.broken.append((subject, _unavailable(kind, units)))
     return said == "pass"
@@ -220,9 +220,11 @@ def item_part(unit: Unit) -> str:
     return base_id(unit.id).rpartition(":")[2]
 
 
-def _waits(spec: PlanStep, step: Step, units: list[Unit]) -> Blocked:
+def _waits(step: Step, units: list[Unit]) -> Blocked:
     what = f"item {units[0].item.decode()}" if units[0].item is not None else "its artifact"
-    return Blocked("approval_needed", f"step '{spec.id}' waits for a person to approve {what} (loop {step.loop})")
+    return Blocked(
+        "approval_needed", f"a person has to approve {what}" + (f" (loop {step.loop})" if step.loop > 1 else "")
+    )
 
 
 def _unavailable(kind: UnitKind, units: list[Unit]) -> Blocked:

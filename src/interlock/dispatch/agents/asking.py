@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from interlock.dispatch.agents.base import Adapter, Ask
+from interlock.dispatch.agents.live import LiveAdapter
 from interlock.dispatch.base import EngineCall, EngineSettings, Job, Request
 from interlock.dispatch.markers import VARIABLE, Marker
 from interlock.dispatch.schema_prompt import with_schema
@@ -21,7 +22,7 @@ def ask_of(
     api_key: str | None,
     folder: Path,
     state: Path,
-    chosen: Adapter,
+    chosen: Adapter | LiveAdapter,
     env: dict[bytes, bytes],
 ) -> Ask:
     """Return what the adapter is asked; the schema goes into the prompt where the CLI cannot enforce one."""
@@ -52,7 +53,7 @@ def ask_of(
     )
 
 
-def prompt_of(request: Request, chosen: Adapter, *, cold: bool) -> str:
+def prompt_of(request: Request, chosen: Adapter | LiveAdapter, *, cold: bool) -> str:
     """Return the text to send: outside of the session that was asked for, one that stands by itself."""
     text = (request.cold_prompt if cold else None) or request.prompt or ""
     schema = request.job.call.schema_json if request.job.call is not None else None
