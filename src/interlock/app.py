@@ -7,16 +7,18 @@ InterlockError with a next step; none prints.
 from __future__ import annotations
 
 import os
+import pwd
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import msgspec
 
 from interlock.decide import reopen
-from interlock.decide.now import Now
+from interlock.decide.estimate import Estimate
 from interlock.decide.preview import StepPlan, preview
 from interlock.decide.requests import raises as raise_events
 from interlock.dispatch.identity import alive, identify, pid_namespace
@@ -31,13 +33,14 @@ from interlock.driver.configuration import require_config
 from interlock.driver.doctor import Check, check_host
 from interlock.driver.drive import World, drive
 from interlock.driver.engines import settings_of
+from interlock.driver.estimating import estimate_of
 from interlock.driver.executor import Executor
 from interlock.driver.gc import GcReport, collect
-from interlock.driver.jobs import module_hash
 from interlock.driver.lease import Host, claimable, fresh
 from interlock.driver.load import restore, run_info
 from interlock.driver.local import LocalExecutor
 from interlock.driver.loop import Observer, Opening
+from interlock.driver.openings import accept_modules, first_notices
 from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
 from interlock.driver.project import ProjectPaths, find_project, open_state, project_at
 from interlock.driver.result import Result, result_of
@@ -45,8 +48,9 @@ from interlock.driver.signals import interrupting
 from interlock.errors import Diagnostic, InterlockError, LeaseHeldError, UsageError, WorkflowError
 from interlock.model import canon
 from interlock.model import events as ev
-from interlock.model.plan import Plan, PythonFunction
+from interlock.model.plan import Plan
 from interlock.model.run import Lease, RunInfo, Snapshot
+from interlock.model.secret import secret_texts
 from interlock.model.states import RunState
 from interlock.plan.config import Config
 from interlock.plan.freeze import freeze, thaw
@@ -57,10 +61,11 @@ CommitHook = Callable[[str], None]
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
-    """What `plan` shows: the plan's hash and, step by step, what would run, be reused or asked."""
+    """What `plan` shows: the plan's hash, step by step what would run, be reused or asked, and what it may cost."""
 
     plan_hash: str
     steps: tuple[StepPlan, ...]
+    estimate: Estimate
 
 
 class App:
@@ -134,11 +139,11 @@ class App:
         if path.suffix == ".md" or path.is_file():
             plan = self._compile(path, None)
             _, plan_hash = freeze(plan)
-            info = RunInfo(id="preview", params=self._params(plan, params)[0])
-            return Preview(plan_hash=plan_hash, steps=preview(Snapshot(plan, info)))
-        run_id = self.find(str(target))
-        snap, plan_hash = self.snapshot(run_id)
-        return Preview(plan_hash=plan_hash, steps=preview(snap))
+            snap = Snapshot(plan, RunInfo(id="preview", params=self._params(plan, params)[0]))
+        else:
+            snap, plan_hash = self.snapshot(self.find(str(target)))
+        steps = preview(snap)
+        return Preview(plan_hash=plan_hash, steps=steps, estimate=estimate_of(snap.plan, steps, self.store))
 
     def snapshot(self, run_id: str) -> tuple[Snapshot, str]:
         """Return the run as its driver would see it, and its plan's hash. Raises PlanError."""
@@ -179,17 +184,17 @@ class App:
         created = store.create_run(new_run(plan, run_id, params_json, self._clock.wall_ms(), key), lease)
         if created != run_id:
             return self._keyed(created, timeout_s, on_event)
-        return self._drive(run_id, [_notices], timeout_s, on_event, lease=lease)
+        return self._drive(run_id, [first_notices(store.notice)], timeout_s, on_event, lease=lease)
 
     def run_id(
         self, run_id: str, *, wait: bool = False, timeout_s: float | None = None, on_event: Observer | None = None
     ) -> Result:
         """Continue a run: what never completed is dispatched, what was unavailable is asked again."""
-        result = self._drive(run_id, [_go_on], timeout_s, on_event)
+        result = self._drive(run_id, [reopen.go_on], timeout_s, on_event)
         while wait and result.state == RunState.WAITING:
             due = self.store.run(run_id).wait_until
             time.sleep(max(0.0, ((due or 0) - self._clock.wall_ms()) / 1000))
-            result = self._drive(run_id, [_go_on], timeout_s, on_event)
+            result = self._drive(run_id, [reopen.go_on], timeout_s, on_event)
         return result
 
     def resume(
@@ -213,7 +218,7 @@ class App:
             )
         openings: list[Opening] = [lambda _snap, now: raise_events(dict(raises), now)]
         if accept_changes:
-            openings.append(_accept)
+            openings.append(accept_modules)
         if loops:
             openings.append(lambda snap, now: reopen.grant(snap, now, loops))
         openings.append(reopen.reopen)
@@ -338,8 +343,8 @@ class App:
 
     def _executor(self, plan: Plan, lease: Lease) -> Executor:
         values = msgspec.json.decode(self._open().run(lease.run_id).params_json)
-        secret = {param.name: str(values[param.name]) for param in plan.params if param.secret and param.name in values}
-        resolver = EnvResolver(plan.env_groups, plan.project.root, extra=secret)
+        secrets = secret_texts((param.name for param in plan.params if param.secret), values)
+        resolver = EnvResolver(plan.env_groups, plan.project.root, secrets)
         marker = Marker(lease.run_id, lease.holder, lease.term, os.environ.get(VARIABLE, ""))
         return LocalExecutor(
             python=plan.python,
@@ -358,27 +363,14 @@ class App:
         return Host(process, pid_namespace(), socket.gethostname())
 
 
-def _go_on(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
-    return reopen.go_on(snap, now)
-
-
-def _notices(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
-    return [ev.Notice(at=now.at, code=f"plan:{n}", text=text) for n, text in enumerate(snap.plan.notices)]
-
-
-def _accept(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
-    """Take the modules as they are now."""
-    files = [step.target.file for step in snap.plan.steps if isinstance(step.target, PythonFunction)]
-    hashes = {file: module_hash(file) for file in files if Path(file).is_file()}
-    return [ev.ModulesAccepted(at=now.at, hashes=hashes)] if hashes else []
-
-
 def _ignore(_events: Sequence[ev.Event], _snap: Snapshot) -> None:
     """Nobody watches."""
 
 
 def _user() -> str:
-    return os.environ.get("USER") or str(os.getuid())
+    with suppress(KeyError):
+        return pwd.getpwuid(os.getuid()).pw_name
+    return str(os.getuid())
 
 
 def open_project(project: str | Path | None = None) -> App:

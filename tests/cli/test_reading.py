@@ -37,7 +37,14 @@ def test_status_as_json_is_the_contract(read: Read) -> None:
         "reused": 0,
         "by_reason": {"timeout": 1},
     }
-    assert view["usage"] == {"units": 3, "tokens": 0, "cost_usd": 0.0, "duration_ms": 8000}
+    assert view["usage"] == {
+        "units": 3,
+        "tokens": 0,
+        "cost_usd": 0.0,
+        "duration_ms": 8000,
+        "tokens_estimated": 0,
+        "unpriced": 0,
+    }
 
 
 def test_runs_are_listed_newest_first(read: Read) -> None:

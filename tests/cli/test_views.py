@@ -113,18 +113,26 @@ def test_status_has_exactly_the_contract_s_keys(rows: Any) -> None:
             steps=[rows.step(), large],
             census=[rows.census(completed=1)],
             spent=Spent(units=3, tokens=0, cost_usd=0.0),
+            notices=frozenset({"journal", "divergence:way:solo"}),
         ),
         {1: "[1,2"},
     )
-    assert list(view) == ["schema", "run", "steps", "census", "usage"]
-    assert view["schema"] == 1
+    assert list(view) == ["schema", "run", "steps", "census", "usage", "divergence"]
+    assert (view["schema"], view["divergence"]) == (1, ["way:solo"])
     assert [list(step) for step in view["steps"]] == [
         ["id", "state", "loop", "artifact", "reason", "feedback", "census"]
     ] * 2
     assert view["steps"][0]["artifact"] == "x"
     assert view["steps"][1]["artifact"] == {"hash": "sha256:9", "size": 70_000, "preview": "[1,2"}
     assert view["steps"][1]["feedback"] == "why"
-    assert view["usage"] == {"units": 3, "tokens": 0, "cost_usd": 0.0, "duration_ms": 4000}
+    assert view["usage"] == {
+        "units": 3,
+        "tokens": 0,
+        "cost_usd": 0.0,
+        "duration_ms": 4000,
+        "tokens_estimated": 0,
+        "unpriced": 0,
+    }
 
 
 def test_a_unit_object_has_exactly_the_contract_s_keys(rows: Any) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from interlock.decide.probe import unknown_units
+from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.outcome import Outcome
 from interlock.model.plan import Command, Plan
@@ -19,20 +20,23 @@ from interlock.model.states import (
     ATTEMPT_MOVES,
     RUN_MOVES,
     STEP_MOVES,
+    UNIT_ENDED,
     UNIT_MOVES,
     AttemptState,
     Reason,
     StepState,
     UnitState,
 )
-from interlock.testing.build import check, failed, ok, over, plan, route, step
+from interlock.testing.build import check, failed, judged, ok, over, plan, prompt, route, step
 from interlock.testing.simulate import Answer, Pick, snapshot
 
+COMMAND_KINDS = "solo map vote route gate each external continue retry empty"
+KINDS = COMMAND_KINDS + " prompt judges judged whole"
 PARAMS: dict[str, Any] = {"items": ["a", 1, True], "none": [], "pick": "x"}
 
 
 @st.composite
-def plans(draw: st.DrawFn, *, kinds: str = "solo map vote route gate each external continue retry empty") -> Plan:
+def plans(draw: st.DrawFn, *, kinds: str = KINDS) -> Plan:
     """Draw up to seven steps of the kinds, with random needs and routes."""
     count = draw(st.integers(1, 7))
     return plan(*[_step(draw, index, count, draw(st.sampled_from(kinds.split()))) for index in range(count)])
@@ -56,6 +60,10 @@ def _shape(kind: str) -> dict[str, Any]:
     shapes: dict[str, dict[str, Any]] = {
         "map": {"map": over("params.items", concurrency=2)},
         "vote": {"map": over("params.items", vote=True)},
+        "prompt": {"target": prompt(), "output_schema_json": '{"type":"string"}', "gate": judged(loops=3)},
+        "judges": {"target": prompt(), "gate": judged(loops=2, asked=3)},
+        "judged": {"target": prompt(), "map": over("params.items"), "gate": judged(loops=3, each=True)},
+        "whole": {"target": prompt(), "map": over("params.items"), "gate": judged(loops=3)},
         "empty": {"map": over("params.none")},
         "gate": {"gate": check()},
         "each": {"map": over("params.items"), "gate": check(each=True), "on_error": "continue"},
@@ -67,7 +75,7 @@ def _shape(kind: str) -> dict[str, Any]:
 
 def chance(seed: int, step_: Step, unit: Unit) -> int:
     """Return a number below 100 that depends on the work alone, not on when or by whom it is done."""
-    key = f"{seed}/{step_.id}/{unit.kind}/{unit.index}/{unit.retries}/{step_.round}"
+    key = f"{seed}/{step_.id}/{unit.id}/{unit.kind}/{unit.index}/{unit.retries}/{unit.asks}/{step_.round}"
     return zlib.crc32(key.encode()) % 100
 
 
@@ -83,10 +91,16 @@ def world(seed: int, specs: Plan, *, troubles: int = 25) -> Answer:
         bad = chance(seed, step_, unit) < troubles
         if unit.kind == "probe":
             return ok(text_of(step_, unit)) if seed % 2 else ok(exit_code=1)
+        if unit.kind == "judge":
+            return ok(
+                "I can't say" if bad and seed % 5 == 0 else canon.dumps({"complete": not bad, "feedback": unit.id})
+            )
         if unit.kind == "gate":
             return ok("no", exit_code=(1, 126)[chance(seed, step_, unit) % 2]) if bad else ok()
         if bad and specs.steps[step_.index].effects == "internal":
             return failed(Reason.TIMEOUT, answered=False) if seed % 3 else failed()
+        if unit.kind == "work" and specs.steps[step_.index].output_schema_json:
+            return ok(canon.dumps(text_of(step_, unit)) if chance(seed + 1, step_, unit) > troubles else "mumble")
         return ok(text_of(step_, unit))
 
     return answer
@@ -143,8 +157,9 @@ def consistent(snap: Snapshot) -> None:
         assert {u.ordinal for u in found.running.values()} == {
             u.ordinal for u in found.units if u.state is UnitState.RUNNING
         }
-        if found.state in (StepState.RUNNING, StepState.GATING):
-            current = [*found.work, *found.asked]
+        if found.state in (StepState.RUNNING, StepState.GATING, StepState.WAITING):
+            current = [unit for unit in (*found.work, *found.asked) if unit.kind != "approval"]
+            assert found.asking == sum(u.kind != "work" and u.state not in UNIT_ENDED for u in current)
             assert {u.ordinal for u in found.ready} == {u.ordinal for u in current if u.state is UnitState.PENDING}
             assert sorted(found.backoff) == sorted(
                 (u.not_before, u.ordinal) for u in current if u.state is UnitState.WAITING

@@ -114,7 +114,7 @@ def test_max_duration_counts_driven_time_and_names_itself() -> None:
     specs = plan(step("m", map=over("params.items", concurrency=1)), budget=Budget(max_duration_ms=3))
     done = simulate(specs, lambda _s, _u: ok(), _ITEMS).snap
     assert done.run.reason == "budget_exceeded"
-    assert done.run.detail == "step 'm': the budget's max_duration_ms of 3 is used up (3)"
+    assert done.run.detail == "step 'm': the budget's max_duration of 0.003s is used up (0.003s)"
     assert (done.steps[0].counts[UnitState.COMPLETED], done.steps[0].counts[UnitState.NOT_RUN]) == (3, 7)
 
 

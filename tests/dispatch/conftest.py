@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.dispatch.prompts import Prompts
 from tests.dispatch.shop import Shop, marked
+from tests.modelserver.fakellm import FakeLLM
 
 
 @pytest.fixture
@@ -32,3 +34,10 @@ def open_shop(tmp_path: Path) -> Iterator[Callable[..., Shop]]:
     yield make
     for one in made:
         one.close()
+
+
+@pytest.fixture
+def prompts(tmp_path: Path, model_server: FakeLLM) -> Iterator[Prompts]:
+    made = Prompts(tmp_path, model_server.url)
+    yield made
+    made.close()

@@ -11,7 +11,8 @@ from tests.docs.pages import ROOT, Command, File, Shell, parts, pattern
 
 from interlock.cli.program import COMMANDS
 
-PAGES = ["README.md", "docs/tutorial.md", "docs/guide.md"]
+GUIDES = [f"docs/guide-{about}.md" for about in ("engines", "rubrics", "budgets", "secrets")]
+PAGES = ["README.md", "docs/tutorial.md", "docs/guide.md", *GUIDES]
 
 
 @pytest.mark.parametrize("page", PAGES)

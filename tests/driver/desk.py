@@ -38,7 +38,6 @@ def real_plan(root: Path, *steps: Step, **settings: Any) -> Plan:
 
 
 def new_run(specs: Plan, params: dict[str, Any]) -> NewRun:
-
     return birth.new_run(specs, RUN, canon.dumps(params), 1, None)
 
 

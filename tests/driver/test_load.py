@@ -25,15 +25,22 @@ def known(snap: Snapshot) -> dict[str, Any]:
     """Return all that a decision may look at."""
     steps = [
         (
-            s.state, s.reason, s.detail, s.round, s.loop, s.artifact, s.artifact_hash, s.route, s.counts,
-            [(u.id, u.state, u.attempt, u.retries, u.result, u.verdict, u.subject) for u in s.units],
+            s.state, s.reason, s.detail, s.round, s.loop, s.artifact, s.artifact_hash, s.route, s.counts, s.asking,
+            [(u.id, u.state, u.attempt, u.retries, u.result, u.verdict, u.subject, u.asks, u.feedback, u.session) for u in s.units],
             [u.id for u in s.work], sorted(u.id for u in s.asked), sorted(s.running),
             s.state in (StepState.RUNNING, StepState.GATING) and (sorted(u.id for u in s.ready), sorted(s.backoff)),
         )
         for s in snap.steps
     ]  # fmt: skip
     run = (snap.run.state, snap.run.reason, snap.run.outcome, snap.run.driven_ms)
-    return {"steps": steps, "run": run, "open": snap.open, "running": snap.running, "dispatched": snap.dispatched}
+    return {
+        "steps": steps,
+        "run": run,
+        "open": snap.open,
+        "running": snap.running,
+        "dispatched": snap.dispatched,
+        "parked": snap.parked,
+    }
 
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])

@@ -187,14 +187,21 @@ def test_noise_over_the_limit_is_dropped_and_said(make_functions: Make) -> None:
     assert "4900001 bytes dropped" in functions.log()
 
 
-def test_what_one_unit_does_to_its_context_is_not_seen_by_the_next(make_functions: Make) -> None:
+@pytest.mark.parametrize(
+    "beside", ["1", json.dumps([*range(5_000)]), json.dumps([[]] * 100)], ids=["bare", "long", "deep"]
+)
+def test_what_one_unit_does_to_its_context_is_not_seen_by_the_next(make_functions: Make, beside: str) -> None:
     functions = make_functions(
-        "def change(context):\n    context['params']['seen'].append(1)\n    return len(context['params']['seen'])\n"
+        "def change(context):\n"
+        "    params = context['params']\n"
+        "    params['new'] = 1\n"
+        "    params['in'][0]['seen'].append(1)\n"
+        "    return [len(params), len(params['in'][0]['seen'])]\n"
     )
-    job = functions.job("change", params_json=b'{"seen":[]}')
+    job = functions.job("change", params_json=b'{"beside":%s,"in":[{"seen":[]}]}' % beside.encode())
     for _ in range(3):
         functions.start(job, None)
-        assert [outcome.output for outcome in functions.outcomes(1).values()] == [b"1"]
+        assert [outcome.output for outcome in functions.outcomes(1).values()] == [b"[3,1]"]
 
 
 def test_a_unit_knows_who_it_is_by_its_environment_and_runs_in_its_folder(

@@ -96,6 +96,7 @@ class Rows:
             **blank,
             **key,
             **engine,
+            "reserve_tokens": data.get("reserve_tokens", 0),
             "state": "reserved",
             "process": data.get("process"),
             "reserved_at": event.at,
@@ -136,7 +137,10 @@ class Rows:
 
     def _unit_moved(self, event: EventRow, data: Fields) -> None:
         ended = event.at if data["state"] in UNIT_ENDED else None
-        self._unit(event).update(state=data["state"], reason=data.get("reason"), not_before=None, ended_at=ended)
+        unit = self._unit(event)
+        unit.update(state=data["state"], reason=data.get("reason"), not_before=None, ended_at=ended)
+        if unit["kind"] != "work":
+            unit.update(asks=0, retries=0)
 
     def _approved(self, event: EventRow, data: Fields) -> None:
         assert event.step is not None

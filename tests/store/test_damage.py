@@ -116,6 +116,29 @@ def test_what_sqlite_cannot_see_is_damage_too(tmp_path: Path) -> None:
         store.steps(b.RUN)
 
 
+@pytest.mark.parametrize("damage", ["verdict = 'maybe'", "verdict = ''", "kind = 'vote'", "asks = 'many'"])
+def test_a_damaged_verdict_stops_the_run_instead_of_being_ignored(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "journal.db"
+    with SqliteStore.open(path) as store:
+        mine = b.begin(store, 1, gate=("check",))
+        store.commit(mine, [b.reserved(0), b.finished(0), b.asked("x", first=1)])
+        store.commit(mine, [b.reserved(1), b.finished(1, verdict="reject")])
+    raw = sqlite3.connect(path)
+    # a strict table refuses this: write past its rules, as a failing disk does
+    raw.execute("PRAGMA ignore_check_constraints = ON")
+    raw.execute("PRAGMA writable_schema = ON")
+    raw.execute("UPDATE sqlite_schema SET sql = replace(sql, ') STRICT', ')') WHERE name = 'unit'")
+    raw.commit()
+    raw.close()
+    raw = sqlite3.connect(path)
+    raw.execute("PRAGMA ignore_check_constraints = ON")
+    raw.execute(f"UPDATE unit SET {damage} WHERE ordinal = 1")  # noqa: S608 - the case's own text
+    raw.commit()
+    raw.close()
+    with SqliteStore.open(path) as store, pytest.raises(JournalCorruptError):
+        list(store.units(b.RUN))
+
+
 def test_a_wal_cut_anywhere_keeps_what_was_committed_before(tmp_path: Path) -> None:
     source = tmp_path / "source" / "journal.db"
     source.parent.mkdir()

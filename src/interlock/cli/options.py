@@ -76,6 +76,21 @@ class Duration(click.ParamType[int]):
         return found
 
 
+class Money(click.ParamType[float]):
+    """`5usd` or `$5`. Gives US dollars."""
+
+    name = "money"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401 - click's signature
+        """Read the text."""
+        if isinstance(value, float):
+            return value
+        found = re.fullmatch(r"\$(?P<a>[0-9]+(\.[0-9]+)?)|(?P<b>[0-9]+(\.[0-9]+)?) ?usd", str(value).strip().lower())
+        if found is None:
+            self.fail(f"'{value}' is no sum of money; write 5usd or 0.50usd", param, ctx)
+        return float(found["a"] or found["b"])
+
+
 class Assignment(click.ParamType[tuple[str, str]]):
     """`name=value`. Gives both."""
 

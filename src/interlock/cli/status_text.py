@@ -10,13 +10,16 @@ from interlock.cli.marks import mark
 from interlock.cli.next_text import next_lines
 from interlock.cli.output import say, style
 from interlock.cli.text import clip, compact, count, duration, local_time, safe, size
+from interlock.cli.usage_text import view_usage_text
 from interlock.model.run import Lease
 from interlock.model.states import RunState
-from interlock.store.base import RunRow, StepRow
+from interlock.store.base import ApprovalRow, RunRow, StepRow
 from interlock.views.advice import Next
 from interlock.views.status import RunRows
 
 _LABEL_WIDTH = 9
+_NOTE_CHARACTERS = 300
+_MOST_UNITS = 5
 
 
 def show_status(
@@ -39,8 +42,17 @@ def show_status(
     if view["run"]["params"]:
         _field("params", ", ".join(f"{name}={compact(given)}" for name, given in view["run"]["params"].items()))
     _field("units", census_text(view["census"]))
+    used = view_usage_text(view["usage"])
+    if used:
+        _field("used", used)
+    if view["divergence"]:
+        units = ", ".join(view["divergence"][:_MOST_UNITS])
+        _field(
+            "differs",
+            f"{count(len(view['divergence']), 'unit')} got another input than the plan gives now: {safe(units)}",
+        )
     say()
-    for line in step_lines(rows.steps, view["steps"]):
+    for line in step_lines(rows, view["steps"]):
         say(line)
     for number, line in enumerate(next_lines(commands, "next: ")):
         say(line if number else f"\n{line}")
@@ -61,16 +73,25 @@ def _driver(lease: Lease | None, run: RunRow, *, live: bool) -> str:
     return f"gone ({who})" if run.state == RunState.ACTIVE else "none"
 
 
-def step_lines(steps: Any, views: list[Mapping[str, Any]]) -> Iterator[str]:  # noqa: ANN401 - rows in order
-    """One line a step, and its feedback below where it didn't pass."""
+def step_lines(rows: RunRows, views: list[Mapping[str, Any]]) -> Iterator[str]:
+    """One line a step; below it its feedback where it didn't pass, and the last that a person said of it."""
     width = max((len(view["id"]) for view in views), default=0)
-    for row, view in zip(steps, views, strict=True):
+    for row, view in zip(rows.steps, views, strict=True):
         sign = mark(view["state"])
         reason = f" ({view['reason']})" if view["reason"] else ""
         head = f"{style(sign.sign, fg=sign.colour)} {view['id']:<{width}}  {view['state']}{reason}"
         yield f"{head}{_about(row, view)}".rstrip()
         if view["feedback"] and view["state"] in {"failed", "blocked", "waiting"}:
             yield from (f"    {safe(line)}" for line in view["feedback"].splitlines())
+        said = [entry for entry in rows.approvals if entry.step == row.step]
+        if said:
+            yield f"    {_said(said[-1])}"
+
+
+def _said(entry: ApprovalRow) -> str:
+    verdict = "rejected" if entry.verdict == "reject" else "overruled" if entry.override else "approved"
+    note = f": {clip(safe(entry.note), _NOTE_CHARACTERS)}" if entry.note else ""
+    return f"{verdict} by {safe(entry.made_by)} at {local_time(entry.at)}{note}"
 
 
 def _about(row: StepRow, view: Mapping[str, Any]) -> str:

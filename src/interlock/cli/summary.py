@@ -10,7 +10,8 @@ from interlock.cli.marks import mark
 from interlock.cli.next_text import next_lines
 from interlock.cli.output import say, style
 from interlock.cli.reading import read_asked, read_failures, read_run
-from interlock.cli.text import clip, count, duration, safe, safe_lines, size
+from interlock.cli.text import clip, count, duration, local_time, safe, safe_lines, size
+from interlock.cli.usage_text import view_usage_text
 from interlock.driver.result import Result
 from interlock.model.states import RunState, StepState
 from interlock.store.base import Store
@@ -36,8 +37,13 @@ def show_summary(app: App, result: Result) -> None:
     interrupted = ", interrupted" if run.state == RunState.ACTIVE else ""
     say(f"run {style(run.id, bold=True)} {how}{interrupted} after {duration(run.driven_ms)}")
     say(f"  {count(view['census']['units'], 'unit')}: {census_text(view['census'])}")
+    used = view_usage_text(view["usage"])
+    if used:
+        say(f"  {used}")
     if run.state != RunState.COMPLETED:
         _detail(run.detail or result.detail)
+    if run.state == RunState.WAITING and run.wait_until is not None:
+        say(f"  due {local_time(run.wait_until)}")
     _failures(store, rows)
     if run.state == RunState.COMPLETED:
         _artifact(store, rows)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from interlock.cli.text import count
 
@@ -23,6 +24,13 @@ def usage_text(tokens: int, cost_usd: float | None, *, estimated: int = 0, unpri
         return ""
     charged = f" ({estimated:,} of them estimated)" if estimated else ""
     return f"{count(tokens, 'token')}{charged}, {_cost(cost_usd or 0.0, unpriced)}"
+
+
+def view_usage_text(usage: Mapping[str, Any]) -> str:
+    """Spell the `usage` object of `status`."""
+    return usage_text(
+        usage["tokens"], usage["cost_usd"], estimated=usage["tokens_estimated"], unpriced=usage["unpriced"]
+    )
 
 
 def _cost(usd: float, unpriced: int) -> str:

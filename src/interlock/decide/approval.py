@@ -16,11 +16,10 @@ from interlock.decide.reduce import Broken, reduce_step
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.plan import Prompt
-from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step
 from interlock.model.states import RunState, StepState, UnitState
+from interlock.model.unit import Unit
 
-_ASKS_A_PERSON = "approval_needed"
 _OVERRIDABLE = ("gate_rejected", "check_unavailable", "judge_unavailable")
 
 
@@ -40,10 +39,9 @@ def approve(snap: Snapshot, payload: dict[str, Any], now: Now, *, verdict: ev.Ve
         verdict=verdict, by=payload["by"], note=payload.get("note", ""), override=payload.get("override", False)
     )
     target = payload.get("target")
-    reasons = (_ASKS_A_PERSON, *_OVERRIDABLE) if said.override or verdict == "reject" else (_ASKS_A_PERSON,)
-    steps = [step for step in snap.steps if step.state is StepState.BLOCKED and step.reason in reasons]
-    if target is not None:
-        steps = [step for step in steps if target == step.id or any(unit.id == target for unit in step.asked)]
+    if snap.run.state is RunState.FAILED:
+        return [], f"the run failed; reopen it first: interlock resume {snap.run.id}"
+    steps = [step for step in snap.steps if _may_answer(step, said) and _is_target(step, target)]
     if len(steps) > 1:
         return [], "several steps wait: name one of " + ", ".join(step.id for step in steps)
     if not steps:
@@ -52,26 +50,48 @@ def approve(snap: Snapshot, payload: dict[str, Any], now: Now, *, verdict: ev.Ve
     asked = _asked(snap, step, target, now, said)
     if isinstance(asked, str):
         return [], asked
+    answered = {event.unit for event in asked if isinstance(event, ev.Approved)}
+    if any(unit.ordinal not in answered for unit in _waiting(step)):
+        # other items of the step still wait for a person: it stays where it is
+        return [*_one_more(snap, step, now, said), *asked], "applied"
     return [*_activate(snap, now), _moved(step, now), *_one_more(snap, step, now, said), *asked], "applied"
 
 
+def _waiting(step: Step) -> list[Unit]:
+    return [unit for unit in step.asked if unit.kind == "approval" and unit.state is UnitState.PENDING]
+
+
+def _may_answer(step: Step, said: _Said) -> bool:
+    if step.state is not StepState.BLOCKED:
+        return False
+    overrides = said.override or said.verdict == "reject"
+    return bool(_waiting(step)) or (overrides and step.reason in _OVERRIDABLE)
+
+
+def _is_target(step: Step, target: str | None) -> bool:
+    return target is None or target == step.id or any(unit.id == target for unit in step.asked)
+
+
 def _asked(snap: Snapshot, step: Step, target: str | None, now: Now, said: _Said) -> list[ev.Event] | str:
+    named = next((unit for unit in step.asked if unit.id == target), None)
+    units = [unit for unit in _waiting(step) if named is None or unit is named]
+    if units:
+        plain = msgspec.structs.replace(said, override=False)
+        return [_verdict(step, unit.ordinal, unit.subject or "", now, plain) for unit in units]
+    if step.reason not in _OVERRIDABLE or not (said.override or said.verdict == "reject"):
+        return f"'{target}' is not waiting for a person"
+    return _override(snap, step, named, now, said)
+
+
+def _override(snap: Snapshot, step: Step, named: Unit | None, now: Now, said: _Said) -> list[ev.Event] | str:
     spec = snap.plan.steps[step.index]
-    if step.reason != _ASKS_A_PERSON:
-        return _override(snap, spec, step, now, said)
-    units = [unit for unit in step.asked if unit.kind == "approval" and unit.state is UnitState.PENDING]
-    if target is not None and target != step.id:
-        units = [unit for unit in units if unit.id == target]
-        if not units:
-            return f"'{target}' is not waiting for a person"
-    return [_verdict(step, unit.ordinal, unit.subject or "", now, said) for unit in units]
-
-
-def _override(snap: Snapshot, spec: PlanStep, step: Step, now: Now, said: _Said) -> list[ev.Event] | str:
     made = reduce_step(spec, step, snap.plan.limits.max_artifact_bytes)
-    if isinstance(made, Broken) or spec.gate is None:
+    if isinstance(made, Broken):
         return f"step '{step.id}' has no artifact to pass"
-    subjects = gate.subjects(spec.gate, step, canon.sha256(made.json or b"null"))
+    left = gate.not_passed(spec, step, canon.sha256(made.json or b"null"))
+    subjects = [subject for subject in left if named is None or subject.index == named.index]
+    if not subjects:
+        return f"'{named.id if named else step.id}' has passed already"
     times = sum(unit.id.endswith(gate.OVERRIDE) for unit in step.units)
     suffix = f".{times}{gate.OVERRIDE}" if times else gate.OVERRIDE
     units = tuple(gate.unit_of(spec, step, subject, suffix, n) for n, subject in enumerate(subjects))
@@ -84,7 +104,8 @@ def _override(snap: Snapshot, spec: PlanStep, step: Step, now: Now, said: _Said)
         state=StepState.GATING,
         units=units,
     )
-    return [added, *(_verdict(step, unit.ordinal, unit.subject or "", now, said) for unit in units)]
+    overriding = msgspec.structs.replace(said, override=said.verdict == "pass")
+    return [added, *(_verdict(step, unit.ordinal, unit.subject or "", now, overriding) for unit in units)]
 
 
 def _verdict(step: Step, ordinal: int, subject: str, now: Now, said: _Said) -> ev.Approved:
@@ -101,9 +122,9 @@ def _verdict(step: Step, ordinal: int, subject: str, now: Now, said: _Said) -> e
 
 
 def _one_more(snap: Snapshot, step: Step, now: Now, said: _Said) -> list[ev.Event]:
-    """A rejection by a person is worth a loop even when the plan's are spent."""
+    """A person's note is worth a loop even when the plan's are spent; without one there is nothing new to say."""
     spec = snap.plan.steps[step.index]
-    if said.verdict == "pass" or spec.gate is None or not isinstance(spec.target, Prompt):
+    if said.verdict == "pass" or not said.note or spec.gate is None or not isinstance(spec.target, Prompt):
         return []
     spent = step.loop - spec.gate.max_loops - snap.granted.get(step.index, 0)
     return [ev.LoopsGranted(at=now.at, step=step.index, more=spent + 1)] if spent >= 0 else []

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from interlock.decide.now import Now
-from interlock.decide.quota import engine_of
+from interlock.decide.upcoming import engine_of
 from interlock.model.events import UnitKind
 from interlock.model.plan import Prompt
 from interlock.model.plan import Step as PlanStep
@@ -55,7 +55,7 @@ def exhausted(snap: Snapshot, spec: PlanStep, kind: UnitKind, now: Now) -> str |
     for name, spent in used.items():
         top = ceiling(snap, name)
         if top is not None and spent >= top:
-            return f"the budget's {name} of {top:g} is used up ({spent:g})"
+            return f"the budget's {_shown(name, top)} is used up ({_figure(name, spent)})"
     top = ceiling(snap, "max_tokens")
     needs = reservation(snap, spec, kind)
     if top is not None and needs and not snap.reserved_tokens and snap.tokens + needs > top:
@@ -63,10 +63,10 @@ def exhausted(snap: Snapshot, spec: PlanStep, kind: UnitKind, now: Now) -> str |
     return None
 
 
-def affordable(snap: Snapshot, spec: PlanStep, kind: UnitKind) -> int:
-    """Return how many more dispatches of that kind the token ceiling allows beside what is in flight."""
-    top = ceiling(snap, "max_tokens")
-    needs = reservation(snap, spec, kind) if top is not None else 0
-    if top is None or not needs:
-        return NO_LIMIT
-    return max(0, int(top - snap.tokens - snap.reserved_tokens) // needs)
+def _shown(name: str, top: float) -> str:
+    """Return a ceiling as the author writes it."""
+    return f"{name.removesuffix('_ms')} of {_figure(name, top)}"
+
+
+def _figure(name: str, value: float) -> str:
+    return f"{value / 1000:g}s" if name.endswith("_ms") else f"{value:g}"

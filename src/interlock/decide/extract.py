@@ -1,27 +1,25 @@
 """The JSON value in an engine's reply: the whole of it, else its fences, else top-level JSON spans.
 
 Exactly one distinct value that fits the schema is taken; none or several is a miss, whose text is what the engine
-is told in the one corrective re-ask. Bounded work: at most 1,000 places are tried.
+is told in the one corrective re-ask. Bounded work: a reply with more than 1,000 fences or spans is a miss.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
+from interlock.decide.fenced import fences, only_fence, spans
 from interlock.decide.values import schema_errors
 from interlock.model import canon
 
-_FENCE: Final = re.compile(r"^(`{3,}|~{3,})[^\n`]*\n(.*?)^\1[ \t]*$", re.DOTALL | re.MULTILINE)
-_OPENING: Final = re.compile(r"[\[{]")
 _MOST_TRIES: Final = 1_000
 _PLACEHOLDERS: Final = frozenset({"...", "…", "todo", "tbd", "string", "text", "placeholder", "your answer here"})
 _ANGLED: Final = re.compile(r"<[^<>]{1,60}>")
-_scan: Final = json.JSONDecoder().raw_decode
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -31,10 +29,17 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Miss(msgspec.Struct, frozen=True):
-    """Why the reply holds no usable value. `parsed`: there was JSON, but it does not fit."""
+    """Why the reply holds no usable value. `misfits`: there was JSON, but none that fits the schema."""
 
     error: str
-    parsed: bool
+    misfits: bool = False
+
+
+class _Seen(msgspec.Struct):
+    """What the candidates of a reply came to: the values that fit, and how the first of the others misses."""
+
+    fitting: dict[bytes, None]
+    misfit: str | None = None
 
 
 def find_json(text: str, schema_json: str, *, alone: bool = False) -> Found | Miss:
@@ -44,27 +49,38 @@ def find_json(text: str, schema_json: str, *, alone: bool = False) -> Found | Mi
     """
     stripped = text.strip()
     if not stripped:
-        return Miss("it was empty", parsed=False)
-    seen: list[str] = []
-    quoted = (_only_fence(stripped),) if alone else (_fences(text), _spans(text))
+        return Miss("it was empty")
+    misfit: str | None = None
+    quoted = (only_fence(stripped),) if alone else (fences(text), spans(text))
     for candidates in (iter((stripped,)), *quoted):
-        fitting: dict[bytes, None] = {}
-        for candidate in candidates:
-            value = _parse(candidate)
-            if value is None:
-                continue
-            errors = _errors(schema_json, value[0])
-            if errors:
-                seen.append("; ".join(errors))
-            else:
-                fitting[value[1]] = None
-        if len(fitting) > 1:
-            return Miss(f"it holds {len(fitting)} different values that fit the schema", parsed=True)
-        if fitting:
-            return Found(next(iter(fitting)))
-    if seen:
-        return Miss(f"its JSON does not fit the schema: {seen[0]}", parsed=True)
-    return Miss("it holds no JSON value", parsed=False)
+        seen = _look(candidates, schema_json)
+        if seen is None:
+            return Miss(f"it holds more than {_MOST_TRIES:,} places that may be JSON")
+        if len(seen.fitting) > 1:
+            return Miss(f"it holds {len(seen.fitting)} different values that fit the schema")
+        if seen.fitting:
+            return Found(next(iter(seen.fitting)))
+        misfit = misfit or seen.misfit
+    if misfit is not None:
+        return Miss(f"its JSON does not fit the schema: {misfit}", misfits=True)
+    return Miss("it holds no JSON value")
+
+
+def _look(candidates: Iterable[str], schema_json: str) -> _Seen | None:
+    """Return what the candidates hold; None when they are too many to look at."""
+    seen = _Seen({})
+    for tried, candidate in enumerate(candidates):
+        if tried == _MOST_TRIES:
+            return None
+        value = _parse(candidate)
+        if value is None:
+            continue
+        errors = _errors(schema_json, value[0])
+        if errors:
+            seen.misfit = seen.misfit or "; ".join(errors)
+        else:
+            seen.fitting[value[1]] = None
+    return seen
 
 
 def _parse(candidate: str) -> tuple[Any, bytes] | None:
@@ -78,56 +94,37 @@ def _errors(schema_json: str, value: object) -> list[str]:
     errors = schema_errors(schema_json, value)
     if not errors and canon.dumps(value) == schema_json.encode():
         return ["it is the schema itself, not an answer"]
-    if not errors and _is_placeholder(value):
+    if not errors and _is_placeholder(value, schema_json):
         return ["its texts are placeholders, not an answer"]
     return errors
 
 
-def _is_placeholder(value: object) -> bool:
-    """Tell whether every text in the value stands for a text that was never written."""
+def _is_placeholder(value: object, schema_json: str) -> bool:
+    """Tell whether every text in the value stands for a text that was never written; one the schema names is one."""
     texts = list(_texts(value))
-    return bool(texts) and all(
-        text.strip().casefold() in _PLACEHOLDERS or _ANGLED.fullmatch(text.strip()) for text in texts
-    )
+    if not all(text.strip().casefold() in _PLACEHOLDERS or _ANGLED.fullmatch(text.strip()) for text in texts):
+        return False
+    return bool(texts) and not _named(schema_json).intersection(texts)
 
 
 def _texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, list):
-        for entry in value:
-            yield from _texts(entry)
-    elif isinstance(value, dict):
-        for entry in value.values():
+    elif isinstance(value, list | dict):
+        for entry in value.values() if isinstance(value, dict) else value:
             yield from _texts(entry)
 
 
-def _fences(text: str) -> Iterator[str]:
-    return (match[2] for match in _FENCE.finditer(text))
+@lru_cache(maxsize=512)
+def _named(schema_json: str) -> frozenset[str]:
+    """Return the texts that the schema offers by `enum` or `const`."""
+    return frozenset(_offered(msgspec.json.decode(schema_json)))
 
 
-def _only_fence(text: str) -> Iterator[str]:
-    found = _FENCE.match(text)
-    return iter((found[2],) if found is not None and found.end() == len(text) else ())
-
-
-def _spans(text: str) -> Iterator[str]:
-    """Yield the texts of objects and arrays that stand at the top level, left to right."""
-    at = 0
-    for _ in range(_MOST_TRIES):
-        opening = _OPENING.search(text, at)
-        if opening is None:
-            return
-        start = opening.start()
-        try:
-            _, end = _scan(text, start)
-        except json.JSONDecodeError as error:
-            if error.msg.startswith("Unterminated string"):
-                return
-            # what a broken value holds up to its fault is not at the top level
-            at = max(error.pos, start + 1)
-        except RecursionError:
-            return
-        else:
-            yield text[start:end]
-            at = end
+def _offered(schema: object) -> Iterator[str]:
+    if isinstance(schema, dict):
+        for key, entry in schema.items():
+            yield from _texts(entry) if key in ("enum", "const") else _offered(entry)
+    elif isinstance(schema, list):
+        for entry in schema:
+            yield from _offered(entry)

@@ -43,11 +43,15 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """What did not pass, with feedback `{feedback, missing}` by index. `by_person`: a person said so."""
+    """What did not pass, with feedback `{feedback, missing}` by index.
+
+    `by_person`: a person said so; `final`: and without a note, so that nothing is left to say in a loop.
+    """
 
     feedback: dict[int | None, bytes]
     detail: str
     by_person: bool
+    final: bool = False
 
 
 class Blocked(msgspec.Struct, frozen=True):
@@ -94,34 +98,64 @@ def subjects(gate: Gate, step: Step, artifact_hash: str) -> list[Subject]:
 
 def judge(spec: PlanStep, step: Step, artifact_hash: str) -> Judged:
     """Say what the gate needs next, or what all its answers come to. No asked unit may be under way."""
-    gate = spec.gate
-    if gate is None:
-        return Passed()
-    left = subjects(gate, step, artifact_hash)
-    answers = _by_subject(step.asked)
+    found = _walk(spec, step, artifact_hash)
+    if found.ask is not None:
+        return found.ask
+    if found.broken:
+        return found.broken[0][1]
+    return _rejected(found.refused) if found.refused else Passed()
+
+
+def not_passed(spec: PlanStep, step: Step, artifact_hash: str) -> list[Subject]:
+    """Return what was rejected or could not be judged, with `each` item by item."""
+    found = _walk(spec, step, artifact_hash)
+    return [*(subject for subject, _, _ in found.refused), *(subject for subject, _ in found.broken)]
+
+
+class _Walk(msgspec.Struct):
+    """What the answers given so far come to, stage by stage."""
+
+    ask: Ask | None = None
     refused: list[_Refusal] = []
-    broken: list[Blocked] = []
-    left = _without_overridden(answers, left, refused)
+    broken: list[tuple[Subject, Blocked]] = []
+
+
+def _walk(spec: PlanStep, step: Step, artifact_hash: str) -> _Walk:
+    gate = spec.gate or Gate()
+    answers = _by_subject(step.asked)
+    found = _Walk()
+    left = _without_overridden(answers, subjects(gate, step, artifact_hash), found.refused)
     for kind in stages(gate):
         fresh = [subject for subject in left if (kind, subject.index, subject.hash) not in answers]
         if fresh:
-            return Ask(kind, _units(gate, spec, step, kind, fresh))
-        passed = []
-        for subject in left:
-            units = answers[kind, subject.index, subject.hash]
-            match verdict(units):
-                case "pass":
-                    passed.append(subject)
-                case "reject":
-                    refused.append((subject, kind, units))
-                case "open":
-                    broken.append(_waits(spec, step, units))
-                case "unavailable":
-                    broken.append(_unavailable(kind, units))
-        left = passed
-    if broken:
-        return broken[0]
-    return _rejected(refused) if refused else Passed()
+            found.ask = Ask(kind, _units(gate, spec, step, kind, fresh))
+            return found
+        left = [subject for subject in left if _passes(step, found, kind, subject, answers)]
+    return found
+
+
+def _passes(step: Step, found: _Walk, kind: UnitKind, subject: Subject, answers: _Answers) -> bool:
+    """Tell whether the subject passed the stage; note in `found` what became of it otherwise."""
+    units = answers[kind, subject.index, subject.hash]
+    said = verdict(units)
+    if said == "reject":
+        found.refused.append((subject, kind, units))
+    elif said == "open":
+        found.broken.append((subject, _waits(step, units)))
+    elif said == "unavailable":
+        found.broken.append((subject, _unavailable(kind, units)))
+    return said == "pass"
+
+
+def tie_breakers(step: Step) -> tuple[NewUnit, ...]:
+    """Return one more judge for each subject of which as many said yes as no."""
+    found: list[NewUnit] = []
+    for (kind, index, subject), units in _by_subject(step.asked).items():
+        if kind == "judge" and verdict(units) == "unavailable" and all(unit.verdict for unit in units):
+            unit_id = f"{units[0].id.rpartition('.j')[0]}.j{len(units) + 1}"
+            ordinal = len(step.units) + len(found)
+            found.append(NewUnit(ordinal, unit_id, index, units[0].item, units[0].subject or "", subject))
+    return tuple(found)
 
 
 def verdict(units: list[Unit]) -> _Answer:
@@ -157,13 +191,13 @@ def _without_overridden(answers: _Answers, subjects: list[Subject], refused: lis
 
 def _passed_before(gate: Gate, step: Step) -> set[tuple[int | None, str | None]]:
     """Return the items that passed in a loop before this one: an earlier loop's that were not rejected in it."""
-    last = stages(gate)[-1]
+    last = stages(gate)[-1:]
     earlier = [unit for unit in step.units if unit.kind not in ("work", "probe")]
     answers = _by_subject(unit for unit in earlier if (unit.round, unit.loop) != (step.round, step.loop))
     return {
         (index, subject)
         for (kind, index, subject), units in answers.items()
-        if (kind == last and verdict(units) == "pass") or (kind == OVERRIDE and units[-1].verdict == "pass")
+        if (kind in last and verdict(units) == "pass") or (kind == OVERRIDE and units[-1].verdict == "pass")
     }
 
 
@@ -186,9 +220,11 @@ def item_part(unit: Unit) -> str:
     return base_id(unit.id).rpartition(":")[2]
 
 
-def _waits(spec: PlanStep, step: Step, units: list[Unit]) -> Blocked:
+def _waits(step: Step, units: list[Unit]) -> Blocked:
     what = f"item {units[0].item.decode()}" if units[0].item is not None else "its artifact"
-    return Blocked("approval_needed", f"step '{spec.id}' waits for a person to approve {what} (loop {step.loop})")
+    return Blocked(
+        "approval_needed", f"a person has to approve {what}" + (f" (loop {step.loop})" if step.loop > 1 else "")
+    )
 
 
 def _unavailable(kind: UnitKind, units: list[Unit]) -> Blocked:
@@ -208,8 +244,9 @@ def _rejected(refused: list[_Refusal]) -> Rejected:
         feedback[subject.index] = canon.dumps({"feedback": "\n".join(texts)[:FEEDBACK_CHARS], "missing": missing})
         about = f"item {subject.item.decode()}: " if subject.item is not None else ""
         lines.append(about + "\n".join([*texts, *(f"missing: {entry}" for entry in missing)]))
-    by_person = any(kind == "approval" for _, kind, _ in refused)
-    return Rejected(feedback, "\n".join(lines)[:FEEDBACK_CHARS], by_person)
+    by_people = [units for _, kind, units in refused if kind == "approval"]
+    final = any(not _said(units)[0] for units in by_people)
+    return Rejected(feedback, "\n".join(lines).strip()[:FEEDBACK_CHARS], bool(by_people), final)
 
 
 def _said(units: list[Unit]) -> tuple[list[str], list[str]]:

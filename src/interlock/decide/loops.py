@@ -1,20 +1,12 @@
-"""Feedback loops of a gated prompt: whether one is left, and the units of the next."""
+"""Feedback loops of a gated prompt: the units of the next."""
 
 from __future__ import annotations
 
 from interlock.decide.now import Now
 from interlock.decide.work import base_hash, base_id, input_hash, shared
 from interlock.model import events as ev
-from interlock.model.plan import Prompt
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step, Unit
-
-
-def can_loop(snap: Snapshot, spec: PlanStep, step: Step) -> bool:
-    """Tell whether the step may run its units once more with feedback."""
-    if spec.gate is None or not isinstance(spec.target, Prompt):
-        return False
-    return step.loop < spec.gate.max_loops + snap.granted.get(step.index, 0)
 
 
 def next_loop(

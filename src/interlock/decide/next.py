@@ -15,10 +15,11 @@ from interlock.decide.budget import exhausted
 from interlock.decide.endings import fail, stop
 from interlock.decide.now import Now
 from interlock.decide.promote import gating, promote
-from interlock.decide.quota import park_run, parked_steps
+from interlock.decide.quota import go_on, park_run, park_steps, parked_for, parked_steps
 from interlock.decide.reduce import Broken
 from interlock.decide.route import Ready, choose, readiness
-from interlock.decide.schedule import Room, in_backoff, next_kind, run_room, startable
+from interlock.decide.schedule import Room, in_backoff, run_room, startable
+from interlock.decide.upcoming import next_kind
 from interlock.decide.values import UnresolvedError
 from interlock.decide.work import work_units
 from interlock.model import canon
@@ -108,6 +109,13 @@ def _dispatch(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: Room) 
     return [*startable(snap, spec, step, now, room)]
 
 
+def _waiting(snap: Snapshot, _spec: PlanStep, step: Step, now: Now, _room: Room) -> list[Action]:
+    """A step that waits for a quota goes on by itself when it is back, or ends with the run."""
+    if snap.halted is not None:
+        return stop(snap, step, now, "stopped")
+    return [] if parked_for(snap, step, now.at) else [go_on(step, now)]
+
+
 def _ask_about_unknown(spec: PlanStep, step: Step, now: Now) -> list[Action]:
     asked = probe.probes(spec, step) if spec.probe is not None else ()
     if asked:
@@ -134,15 +142,16 @@ def _ask_about_unknown(spec: PlanStep, step: Step, now: Now) -> list[Action]:
 def _end_of_run(snap: Snapshot, now: Now) -> list[Action]:
     """Derive the run's state once nothing can move: failed before blocked before waiting, else completed."""
     states = {step.state for step in snap.steps}
-    if in_backoff(snap):
+    if in_backoff(snap, now.at):
         return []
     parked = parked_steps(snap, now.at)
     if StepState.FAILED in states:
         return [_end(snap, now, RunState.FAILED, StepState.FAILED, "failed")]
+    waits = park_steps(now, parked)
     if StepState.BLOCKED in states:
-        return [_end(snap, now, RunState.BLOCKED, StepState.BLOCKED, None)]
+        return [*waits, _end(snap, now, RunState.BLOCKED, StepState.BLOCKED, None)]
     if parked:
-        return [*park_run(snap, now, parked)]
+        return [*waits, park_run(snap, now, parked)]
     if snap.open:
         # cannot happen unless a decision above is wrong: say so instead of spinning
         stuck = ", ".join(snap.steps[index].id for index in snap.open)
@@ -174,4 +183,5 @@ _BY_STATE: Final[dict[StepState, Callable[[Snapshot, PlanStep, Step, Now, Room],
     StepState.PENDING: _pending,
     StepState.RUNNING: _running,
     StepState.GATING: gating,
+    StepState.WAITING: _waiting,
 }

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 from interlock.decide.answers import asked_fate
-from interlock.decide.fate import Fate, failed
+from interlock.decide.fate import MISSES, Fate, failed
 from interlock.decide.output import Failure, extract, extract_reply
-from interlock.decide.quota import engine_of
+from interlock.decide.quota import parked
+from interlock.decide.upcoming import engine_of
 from interlock.model import events as ev
 from interlock.model.outcome import Outcome
 from interlock.model.plan import Prompt
@@ -20,8 +21,19 @@ from interlock.model.run import Snapshot, Step, Unit
 from interlock.model.states import AttemptState, Reason, UnitState
 
 ERROR_CHARS = 4_096
-_NEVER_BEGAN: Final = frozenset({Reason.SPAWN_FAILED, Reason.ENV_UNRESOLVED, Reason.PROMPT_TOO_LARGE, Reason.LLM_AUTH})
+_NEVER_BEGAN: Final = frozenset(
+    {
+        Reason.SPAWN_FAILED,
+        Reason.ENV_UNRESOLVED,
+        Reason.PROMPT_TOO_LARGE,
+        Reason.ISOLATION_FAILED,
+        Reason.LLM_AUTH,
+        Reason.LLM_QUOTA,
+    }
+)
 """Failures that cost nothing, so that unknown usage is none."""
+_REFUSED: Final = frozenset({Reason.LLM_RATE_LIMIT, Reason.LLM_OVERLOADED, Reason.LLM_CONTEXT_LENGTH})
+"""Failures that cost nothing where one call is one request; an agent may have made others before."""
 
 
 def record(snap: Snapshot, step: Step, unit: Unit, ended: Outcome, at: int) -> list[ev.Event]:
@@ -29,7 +41,7 @@ def record(snap: Snapshot, step: Step, unit: Unit, ended: Outcome, at: int) -> l
     events: list[ev.Event] = [finish(snap, step, unit, ended, at)]
     engine = engine_of(snap.plan.steps[step.index], unit.kind)
     if engine is not None and ended.reason is Reason.LLM_QUOTA:
-        events.append(ev.EngineParked(at=at, engine=engine, until=ended.quota_until))
+        events.append(parked(snap, engine, ended.quota_until, at))
     return events
 
 
@@ -38,7 +50,7 @@ def finish(snap: Snapshot, step: Step, unit: Unit, ended: Outcome, at: int) -> e
     spec = snap.plan.steps[step.index]
     engine = engine_of(spec, unit.kind)
     if engine is not None and ended.reason is Reason.LLM_QUOTA and ended.status == "failed":
-        fate = _parked(ended)
+        fate = _parked(spec, unit, ended)
     elif unit.kind == "work":
         fate = _work_fate(snap, spec, unit, ended, at)
     else:
@@ -60,7 +72,7 @@ def finish(snap: Snapshot, step: Step, unit: Unit, ended: Outcome, at: int) -> e
         asks=unit.asks if fate.asks is None else fate.asks,
         not_before=fate.not_before,
         process=ended.process,
-        usage=ended.usage if engine is None else _usage(unit, ended),
+        usage=ended.usage if engine is None else _usage(snap, engine, unit, ended),
         engine=engine,
         answered=ended.answered_by,
         log=ended.log,
@@ -68,18 +80,25 @@ def finish(snap: Snapshot, step: Step, unit: Unit, ended: Outcome, at: int) -> e
     )
 
 
-def _usage(unit: Unit, ended: Outcome) -> ev.Usage | None:
+def _usage(snap: Snapshot, engine: str, unit: Unit, ended: Outcome) -> ev.Usage | None:
     """Charge what was reserved where the engine told nothing but may have worked."""
     known = ended.usage is not None and (ended.usage.input_tokens is not None or ended.usage.output_tokens is not None)
-    if known or not unit.reserve_tokens or ended.reason in _NEVER_BEGAN or ended.reason is Reason.LLM_QUOTA:
+    free = ended.reason in _NEVER_BEGAN or (ended.reason in _REFUSED and _one_request(snap, engine))
+    if known or free or not unit.reserve_tokens:
         return ended.usage
     cost = None if ended.usage is None else ended.usage.cost_usd
     return ev.Usage(output_tokens=unit.reserve_tokens, cost_usd=cost, estimated=True)
 
 
-def _parked(ended: Outcome) -> Fate:
+def _one_request(snap: Snapshot, engine: str) -> bool:
+    return any(entry.kind == "llm" for entry in snap.plan.engines if entry.name == engine)
+
+
+def _parked(spec: PlanStep, unit: Unit, ended: Outcome) -> Fate:
     """A used-up quota spends no retry, no loop and no vote: the unit waits with its engine."""
-    return Fate(attempt=AttemptState.FAILED, unit=UnitState.PENDING, reason=Reason.LLM_QUOTA, error=ended.error)
+    unsure = unit.kind == "work" and spec.effects == "external" and not ended.answered
+    left = UnitState.UNKNOWN if unsure else UnitState.PENDING
+    return Fate(attempt=AttemptState.FAILED, unit=left, reason=Reason.LLM_QUOTA, error=ended.error)
 
 
 def _work_fate(snap: Snapshot, spec: PlanStep, unit: Unit, ended: Outcome, at: int) -> Fate:
@@ -106,6 +125,6 @@ def _result_fate(snap: Snapshot, spec: PlanStep, unit: Unit, ended: Outcome, at:
     )
     if not isinstance(found, Failure):
         return Fate(attempt=AttemptState.COMPLETED, unit=UnitState.COMPLETED, result=found.json)
-    if prompted and found.reason is Reason.PARSE_ERROR and unit.asks == 0 and spec.effects == "internal":
+    if prompted and found.reason in MISSES and unit.asks == 0 and spec.effects == "internal":
         return Fate(attempt=AttemptState.FAILED, unit=UnitState.PENDING, reason=found.reason, error=found.error, asks=1)
     return failed(spec.retry, unit, found.reason, found.error, at)

@@ -44,7 +44,8 @@ def extract_reply(output: bytes, *, is_json: bool, schema_json: str | None, max_
     found = find_json(text, schema_json)
     if isinstance(found, Miss):
         kind = "structured answer" if is_json else "reply"
-        return Failure(Reason.PARSE_ERROR, f"the {kind} could not be used: {found.error}")
+        reason = Reason.VALIDATION_ERROR if found.misfits else Reason.PARSE_ERROR
+        return Failure(reason, f"the {kind} could not be used: {found.error}")
     return _bounded(Result(found.json), max_bytes)
 
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 from interlock.decide import gate
 from interlock.decide.budget import exhausted
 from interlock.decide.endings import complete, fail, stop
-from interlock.decide.loops import can_loop, next_loop
+from interlock.decide.loops import next_loop
 from interlock.decide.now import Now
 from interlock.decide.reduce import Artifact, Broken, reduce_step
-from interlock.decide.schedule import Room, next_kind, startable
+from interlock.decide.schedule import Room, startable
+from interlock.decide.upcoming import next_kind
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.actions import Action
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step
-from interlock.model.states import Reason, StepState
+from interlock.model.states import StepState
 
 
 def promote(snap: Snapshot, spec: PlanStep, step: Step, now: Now) -> list[Action]:
@@ -26,10 +27,6 @@ def promote(snap: Snapshot, spec: PlanStep, step: Step, now: Now) -> list[Action
     made = reduce_step(spec, step, snap.plan.limits.max_artifact_bytes)
     if isinstance(made, Broken):
         return _broken(snap, spec, step, now, made)
-    if spec.gate is None:
-        return [complete(step, now, made)]
-    if snap.halted is not None:
-        return stop(snap, step, now, "stopped")
     return _act(snap, spec, step, now, made)
 
 
@@ -42,42 +39,43 @@ def gating(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: Room) -> 
         if over is not None:
             return [] if step.running else stop(snap, step, now, "budget_exceeded", over)
         return [*startable(snap, spec, step, now, room)]
-    made = reduce_step(spec, step, snap.plan.limits.max_artifact_bytes)
-    if isinstance(made, Broken):
-        return [fail(step, now, made)]
-    return _act(snap, spec, step, now, made)
+    return promote(snap, spec, step, now)
 
 
 def _act(snap: Snapshot, spec: PlanStep, step: Step, now: Now, made: Artifact) -> list[Action]:
     judged = gate.judge(spec, step, canon.sha256(made.json or b"null"))
-    match judged:
-        case gate.Passed():
-            return [complete(step, now, made)]
-        case gate.Ask():
-            if snap.halted is not None:
-                return stop(snap, step, now, "stopped")
-            return [_added(step, now, judged)]
-        case gate.Blocked():
-            return [_blocked(step, now, judged.reason, judged.detail)]
-        case gate.Rejected():
-            return _rejected(snap, spec, step, now, judged)
+    if isinstance(judged, gate.Passed):
+        return [complete(step, now, made)]
+    if isinstance(judged, gate.Blocked):
+        return [_blocked(step, now, judged.reason, judged.detail)]
+    if isinstance(judged, gate.Rejected):
+        return _rejected(snap, spec, step, now, judged)
+    if snap.halted is not None:
+        return stop(snap, step, now, "stopped")
+    return [_added(step, now, judged)]
 
 
 def _rejected(snap: Snapshot, spec: PlanStep, step: Step, now: Now, judged: gate.Rejected) -> list[Action]:
-    if can_loop(snap, spec, step):
-        if snap.halted is not None:
-            return stop(snap, step, now, "stopped")
-        return [next_loop(snap, spec, step, now, judged.feedback)]
-    if judged.by_person:
+    if judged.final:
         return [fail(step, now, Broken("rejected", judged.detail or "a person rejected it"))]
+    if snap.can_loop(step):
+        return _loop(snap, spec, step, now, judged.feedback)
+    if judged.by_person:
+        return [fail(step, now, Broken("rejected", judged.detail))]
     return [_blocked(step, now, "gate_rejected", judged.detail)]
 
 
 def _broken(snap: Snapshot, spec: PlanStep, step: Step, now: Now, made: Broken) -> list[Action]:
-    if made.reason == Reason.VALIDATION_ERROR and spec.map is not None and can_loop(snap, spec, step):
-        feedback = canon.dumps({"feedback": made.detail, "missing": []})
-        return [next_loop(snap, spec, step, now, {unit.index: feedback for unit in step.work})]
-    return [fail(step, now, made)]
+    if not made.misfits or not snap.can_loop(step):
+        return [fail(step, now, made)]
+    feedback = canon.dumps({"feedback": made.detail[: gate.FEEDBACK_CHARS], "missing": []})
+    return _loop(snap, spec, step, now, {unit.index: feedback for unit in step.work})
+
+
+def _loop(snap: Snapshot, spec: PlanStep, step: Step, now: Now, feedback: dict[int | None, bytes]) -> list[Action]:
+    if snap.halted not in (None, step.index):
+        return stop(snap, step, now, "stopped")
+    return [next_loop(snap, spec, step, now, feedback)]
 
 
 def _added(step: Step, now: Now, asked: gate.Ask) -> ev.UnitsAdded:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from interlock.decide.now import Now
+from interlock.decide.upcoming import next_engine
 from interlock.model import events as ev
-from interlock.model.plan import Prompt
-from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step
 from interlock.model.states import RunState, StepState
 
+_PARKABLE: Final = frozenset({StepState.RUNNING, StepState.GATING, StepState.WAITING})
+_PAST_MS: Final = 60_000
+"""How long to leave an engine alone whose quota should have been back by now."""
 
-def engine_of(spec: PlanStep, kind: ev.UnitKind) -> str | None:
-    """Return the engine that a unit of that kind goes to, None when it goes to none."""
-    if kind == "work":
-        return spec.target.engine if isinstance(spec.target, Prompt) else None
-    if kind == "judge" and spec.gate is not None and spec.gate.judge is not None:
-        return spec.gate.judge.engine
-    return None
+
+def parked(snap: Snapshot, engine: str, until: int | None, at: int) -> ev.EngineParked:
+    """Return the event by which an engine is left alone until its quota is back; what is known of it stays known."""
+    known = snap.parked.get(engine)
+    if until is not None and until <= at:
+        until = at + _PAST_MS
+    if known is not None and known > at:
+        until = max(known, until or 0)
+    return ev.EngineParked(at=at, engine=engine, until=until)
 
 
 def is_parked(snap: Snapshot, engine: str | None, at: int) -> bool:
@@ -27,59 +33,59 @@ def is_parked(snap: Snapshot, engine: str | None, at: int) -> bool:
     return until is None or until > at
 
 
+def parked_for(snap: Snapshot, step: Step, at: int) -> str | None:
+    """Return the engine without quota that the step's next unit waits for."""
+    engine = next_engine(snap, step)
+    return engine if is_parked(snap, engine, at) else None
+
+
 def parked_steps(snap: Snapshot, at: int) -> list[tuple[Step, str]]:
     """Return the open steps whose next units wait for an engine, with that engine."""
-    found = []
-    for step in map(snap.steps.__getitem__, snap.open):
-        if step.state not in (StepState.RUNNING, StepState.GATING, StepState.WAITING) or not step.ready:
-            continue
-        engine = engine_of(snap.plan.steps[step.index], step.ready[0].kind)
-        if engine is not None and is_parked(snap, engine, at):
-            found.append((step, engine))
-    return found
+    steps = [snap.steps[index] for index in snap.open]
+    waits = [(step, parked_for(snap, step, at)) for step in steps if step.state in _PARKABLE]
+    return [(step, engine) for step, engine in waits if engine is not None]
 
 
-def park_run(snap: Snapshot, now: Now, parked: list[tuple[Step, str]]) -> list[ev.Event]:
-    """Return the events by which a run waits for quotas; `blocked` when no return is known for any of them."""
-    times = [until for _, engine in parked if (until := snap.parked[engine]) is not None]
-    engines = ", ".join(sorted({engine for _, engine in parked}))
-    events: list[ev.Event] = [
+def park_steps(now: Now, parked: list[tuple[Step, str]]) -> list[ev.Event]:
+    """Return the events by which steps wait for their engines."""
+    return [
         _moved(step, now, StepState.WAITING, "llm_quota", f"the quota of engine '{engine}' is used up")
         for step, engine in parked
         if step.state is not StepState.WAITING
     ]
-    detail = f"the quota of {engines} is used up"
-    if times:
-        moved = ev.RunMoved(
-            at=now.at,
-            state=RunState.WAITING,
-            reason="llm_quota",
-            detail=detail,
-            wait_until=min(times),
-            driven_ms=now.driven_ms,
-        )
-    else:
-        detail += ", and it is not known until when"
-        moved = ev.RunMoved(
-            at=now.at, state=RunState.BLOCKED, reason="llm_quota", detail=detail, driven_ms=now.driven_ms
-        )
-    return [*events, moved]
+
+
+def park_run(snap: Snapshot, now: Now, parked: list[tuple[Step, str]]) -> ev.RunMoved:
+    """Return the event by which a run waits for quotas; `blocked` when no return is known for any of them."""
+    times = [until for _, engine in parked if (until := snap.parked[engine]) is not None]
+    detail = f"the quota of {', '.join(sorted({engine for _, engine in parked}))} is used up"
+    return ev.RunMoved(
+        at=now.at,
+        state=RunState.WAITING if times else RunState.BLOCKED,
+        reason="llm_quota",
+        detail=detail if times else f"{detail}, and it is not known until when",
+        wait_until=min(times, default=None),
+        driven_ms=now.driven_ms,
+    )
+
+
+def go_on(step: Step, now: Now) -> ev.StepMoved:
+    """Return the event by which a step goes on whose engine takes work again."""
+    return _moved(step, now, StepState.GATING if step.asking else StepState.RUNNING)
 
 
 def unpark(snap: Snapshot, now: Now) -> list[ev.Event]:
     """Return the events by which steps go on whose engines may have quota again; an unknown return is tried now."""
     waiting = [step for step in snap.steps if step.state is StepState.WAITING]
-    if not waiting:
-        return []
-    events: list[ev.Event] = []
-    for name, until in snap.parked.items():
-        if until is None:
-            events.append(ev.EngineParked(at=now.at, engine=name, until=now.at))
-    for step in waiting:
-        engine = engine_of(snap.plan.steps[step.index], step.ready[0].kind) if step.ready else None
-        if engine is None or snap.parked.get(engine) is None or not is_parked(snap, engine, now.at):
-            events.append(_moved(step, now, StepState.GATING if step.asking else StepState.RUNNING))
-    return events
+    engines = {step.index: next_engine(snap, step) for step in waiting}
+    unknown = sorted({name for name in engines.values() if name is not None and snap.parked.get(name, 0) is None})
+    tried = [ev.EngineParked(at=now.at, engine=name, until=now.at) for name in unknown]
+    due = [
+        go_on(step, now)
+        for step in waiting
+        if engines[step.index] in unknown or not is_parked(snap, engines[step.index], now.at)
+    ]
+    return [*tried, *due]
 
 
 def _moved(step: Step, now: Now, state: StepState, reason: str | None = None, detail: str = "") -> ev.StepMoved:

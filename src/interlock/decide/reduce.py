@@ -19,10 +19,11 @@ class Artifact(msgspec.Struct, frozen=True):
 
 
 class Broken(msgspec.Struct, frozen=True):
-    """Why the step has no artifact."""
+    """Why the step has no artifact. `misfits`: what the work made misses its schema, which feedback may mend."""
 
     reason: str
     detail: str
+    misfits: bool = False
 
 
 def reduce_step(spec: PlanStep, step: Step, max_bytes: int) -> Artifact | Broken:
@@ -38,7 +39,8 @@ def reduce_step(spec: PlanStep, step: Step, max_bytes: int) -> Artifact | Broken
     if spec.map is not None and spec.output_schema_json is not None:
         errors = schema_errors(spec.output_schema_json, msgspec.json.decode(made.json or b"null"))
         if errors:
-            return Broken(Reason.VALIDATION_ERROR, "the artifact misses the step's schema: " + "; ".join(errors))
+            text = "the artifact misses the step's schema: " + "; ".join(errors)
+            return Broken(Reason.VALIDATION_ERROR, text, misfits=True)
     return made
 
 
@@ -47,7 +49,8 @@ def _fatal(spec: PlanStep, step: Step) -> Broken | None:
         return None
     for unit in step.work:
         if unit.state is UnitState.FAILED and (spec.on_error == "fail" or unit.reason in NEVER_CONTINUED):
-            return failure_of(unit)
+            misfits = spec.map is None and unit.reason == Reason.VALIDATION_ERROR
+            return msgspec.structs.replace(failure_of(unit), misfits=misfits)
     return None
 
 

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from typing import Final
 
 from interlock.decide.fate import may_retry
+from interlock.decide.gate import tie_breakers
 from interlock.decide.now import Now
 from interlock.decide.quota import unpark
+from interlock.decide.upcoming import engine_of
 from interlock.decide.values import UnresolvedError
 from interlock.decide.work import base_hash, input_hash, next_round, shared
 from interlock.model import events as ev
@@ -32,11 +34,13 @@ def close_lost(snap: Snapshot, now: Now) -> list[ev.Event]:
         spec = snap.plan.steps[step.index]
         for unit in step.running.values():
             unsure = unit.kind == "work" and spec.effects == "external"
-            events.append(_lost(step, unit, now, UnitState.UNKNOWN if unsure else UnitState.PENDING))
+            left = UnitState.UNKNOWN if unsure else UnitState.PENDING
+            events.append(_lost(step, unit, now, left, engine_of(spec, unit.kind)))
     return events
 
 
-def _lost(step: Step, unit: Unit, now: Now, left: UnitState) -> ev.AttemptFinished:
+def _lost(step: Step, unit: Unit, now: Now, left: UnitState, engine: str | None) -> ev.AttemptFinished:
+    """An engine may have worked for it: what was reserved is charged."""
     return ev.AttemptFinished(
         at=now.at,
         step=step.index,
@@ -48,6 +52,9 @@ def _lost(step: Step, unit: Unit, now: Now, left: UnitState) -> ev.AttemptFinish
         reason=Reason.LOST,
         error="the driver died before it could record the end",
         retries=unit.retries,
+        asks=unit.asks,
+        usage=ev.Usage(output_tokens=unit.reserve_tokens, estimated=True) if unit.reserve_tokens else None,
+        engine=engine,
     )
 
 
@@ -71,7 +78,24 @@ def _ask_again(step: Step, now: Now) -> list[ev.Event]:
         for unit in step.asked
         if unit.state is UnitState.FAILED
     ]
-    return [ev.StepMoved(at=now.at, step=step.index, state=state, round=step.round, loop=step.loop), *again]
+    return [_moved(step, now, state), *again, *_break_ties(step, now)]
+
+
+def _break_ties(step: Step, now: Now) -> list[ev.Event]:
+    units = tie_breakers(step)
+    if not units:
+        return []
+    return [
+        ev.UnitsAdded(
+            at=now.at,
+            step=step.index,
+            kind="judge",
+            round=step.round,
+            loop=step.loop,
+            state=StepState.GATING,
+            units=units,
+        )
+    ]
 
 
 def retry_left(snap: Snapshot) -> list[Step]:
@@ -95,7 +119,7 @@ def reopen(snap: Snapshot, now: Now) -> list[ev.Event]:
     Completed units stay; failed and unrun ones start a new round; unknown ones stay unknown. Raises
     UnresolvedError never: a step whose references fail simply fails again.
     """
-    events: list[ev.Event] = []
+    events = unpark(snap, now)
     for step in snap.steps:
         reopened = _REOPEN.get(step.state)
         if reopened is not None:
@@ -112,11 +136,14 @@ def grant(snap: Snapshot, now: Now, loops: int) -> list[ev.Event]:
         spec = snap.plan.steps[step.index]
         if step.state is StepState.BLOCKED and step.reason == "gate_rejected" and isinstance(spec.target, Prompt):
             events.append(ev.LoopsGranted(at=now.at, step=step.index, more=loops))
-            moved = ev.StepMoved(at=now.at, step=step.index, state=StepState.GATING, round=step.round, loop=step.loop)
-            events.append(moved)
+            events.append(_moved(step, now, StepState.GATING))
     if not events or snap.run.state is RunState.ACTIVE:
         return events
     return [_activate(snap, now), *events]
+
+
+def _moved(step: Step, now: Now, state: StepState) -> ev.StepMoved:
+    return ev.StepMoved(at=now.at, step=step.index, state=state, round=step.round, loop=step.loop)
 
 
 def _activate(snap: Snapshot, now: Now) -> ev.RunMoved:
@@ -125,7 +152,7 @@ def _activate(snap: Snapshot, now: Now) -> ev.RunMoved:
 
 def _reopen_failed(snap: Snapshot, step: Step, now: Now) -> list[ev.Event]:
     if not step.work:
-        return [ev.StepMoved(at=now.at, step=step.index, state=StepState.PENDING, round=step.round, loop=step.loop)]
+        return [_moved(step, now, StepState.PENDING)]
     again = [unit for unit in step.work if unit.state in (UnitState.FAILED, UnitState.NOT_RUN)]
     hashes = _hashes(snap, snap.plan.steps[step.index], again)
     units = next_round(step, again, hashes)
@@ -138,7 +165,7 @@ def _reopen_blocked(snap: Snapshot, step: Step, now: Now) -> list[ev.Event]:
     if step.reason == "gate_rejected":
         return _reopen_failed(snap, step, now)
     if step.reason == "module_changed":
-        return [ev.StepMoved(at=now.at, step=step.index, state=StepState.RUNNING, round=step.round, loop=step.loop)]
+        return [_moved(step, now, StepState.RUNNING)]
     return []
 
 
@@ -146,10 +173,11 @@ def _hashes(snap: Snapshot, spec: PlanStep, units: list[Unit]) -> dict[int | Non
     if not units:
         return {}
     try:
-        base = base_hash(snap.plan, spec, shared(snap, spec))
+        context = shared(snap, spec)
     except UnresolvedError:
         return dict.fromkeys((unit.index for unit in units), "")
-    return {unit.index: input_hash(base, unit.item) for unit in units}
+    bases = {said: base_hash(snap.plan, spec, context, said) for said in {unit.feedback for unit in units}}
+    return {unit.index: input_hash(bases[unit.feedback], unit.item) for unit in units}
 
 
 def divergences(snap: Snapshot, recorded: dict[tuple[int, int], str], now: Now) -> list[ev.Event]:
@@ -162,11 +190,18 @@ def divergences(snap: Snapshot, recorded: dict[tuple[int, int], str], now: Now) 
         hashes = _hashes(snap, snap.plan.steps[step.index], done)
         for unit in done:
             was, now_is = recorded[step.index, unit.ordinal], hashes[unit.index]
-            if now_is and was.partition(":")[0] == now_is.partition(":")[0] and was != now_is:
-                events.append(
-                    ev.Divergence(at=now.at, step=step.index, unit=unit.ordinal, recorded=was, computed=now_is)
-                )
+            known = f"{ev.DIVERGENCE}{unit.id}" in snap.noticed
+            if now_is and was.partition(":")[0] == now_is.partition(":")[0] and was != now_is and not known:
+                events += _diverged(step, unit, now, was, now_is)
     return events
+
+
+def _diverged(step: Step, unit: Unit, now: Now, was: str, now_is: str) -> list[ev.Event]:
+    text = f"what unit {unit.id} was given is not what the plan gives it now; its completed result stands"
+    return [
+        ev.Divergence(at=now.at, step=step.index, unit=unit.ordinal, recorded=was, computed=now_is),
+        ev.Notice(at=now.at, code=f"{ev.DIVERGENCE}{unit.id}", text=text, step=step.index),
+    ]
 
 
 _REOPEN: Final[dict[StepState, Callable[[Snapshot, Step, Now], list[ev.Event]]]] = {

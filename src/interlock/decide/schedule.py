@@ -7,9 +7,10 @@ from itertools import islice, takewhile
 
 import msgspec
 
-from interlock.decide.budget import affordable, ceiling
+from interlock.decide.budget import NO_LIMIT, ceiling, reservation
 from interlock.decide.now import Now
-from interlock.decide.quota import engine_of, is_parked
+from interlock.decide.quota import is_parked, parked_for
+from interlock.decide.upcoming import engine_of, next_kind
 from interlock.model.actions import Dispatch
 from interlock.model.events import UnitKind
 from interlock.model.plan import Step as PlanStep
@@ -25,13 +26,18 @@ class Room(msgspec.Struct):
 
     attempts: int
     units: int
+    tokens: int
 
 
 def run_room(snap: Snapshot) -> Room:
-    """Return how many more attempts the run may have in flight, and how many more units it may dispatch."""
+    """Return how many more attempts the run may have in flight, units it may dispatch and tokens it may reserve."""
     limit = min(snap.plan.limits.max_concurrency or MAX_CONCURRENCY, MAX_CONCURRENCY)
-    top = ceiling(snap, "max_units")
-    return Room(limit - snap.running, MAX_CONCURRENCY if top is None else int(top) - snap.dispatched)
+    units, tokens = ceiling(snap, "max_units"), ceiling(snap, "max_tokens")
+    return Room(
+        limit - snap.running,
+        NO_LIMIT if units is None else int(units) - snap.dispatched,
+        NO_LIMIT if tokens is None else int(tokens) - snap.tokens - snap.reserved_tokens,
+    )
 
 
 def startable(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: Room) -> list[Dispatch]:
@@ -42,25 +48,25 @@ def startable(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: Room) 
     kind = next_kind(step)
     if is_parked(snap, engine_of(spec, kind), now.at):
         return []
-    cap = min(_cap(spec, now) - len(step.running), room.attempts, affordable(snap, spec, kind))
+    needs = reservation(snap, spec, kind)
+    cap = min(_cap(spec, now) - len(step.running), room.attempts, room.tokens // needs if needs else NO_LIMIT)
     if kind == "work":
         cap = min(cap, room.units)
     if cap <= 0:
         return []
-    same = takewhile(lambda unit: unit.kind == kind, step.ready)
-    found = [Dispatch(step.index, unit.ordinal) for unit in islice(same, cap)]
-    found += [Dispatch(step.index, ordinal) for ordinal in _due(step, now.at, cap - len(found))]
-    if kind == "work":
-        room.units -= len(found)
+    found = _ready(step, kind, now.at, cap)
+    room.units -= len(found) if kind == "work" else 0
     room.attempts -= len(found)
+    room.tokens -= len(found) * needs
+    return [Dispatch(step.index, ordinal) for ordinal in found]
+
+
+def _ready(step: Step, kind: UnitKind, at: int, most: int) -> list[int]:
+    same = takewhile(lambda unit: unit.kind == kind, step.ready)
+    found = [unit.ordinal for unit in islice(same, most)]
+    if step.backoff and step.units[step.backoff[0][1]].kind == kind:
+        found += _due(step, at, most - len(found))
     return found
-
-
-def next_kind(step: Step) -> UnitKind:
-    """Return the kind of the unit that starts next: all that is ready or in backoff at a time is of one kind."""
-    if step.ready:
-        return step.ready[0].kind
-    return step.units[step.backoff[0][1]].kind if step.backoff else "work"
 
 
 def _due(step: Step, at: int, most: int) -> list[int]:
@@ -88,9 +94,10 @@ def _cap(spec: PlanStep, now: Now) -> int:
     return min(spec.map.concurrency or now.map_concurrency, MAX_CONCURRENCY)
 
 
-def in_backoff(snap: Snapshot) -> bool:
-    """Tell whether a unit waits for its next attempt and will get it."""
-    return any(snap.steps[i].backoff and snap.steps[i].state in _ACTIVE for i in snap.open)
+def in_backoff(snap: Snapshot, at: int) -> bool:
+    """Tell whether a unit waits for its next attempt and will get it without waiting for a quota."""
+    active = (step for step in map(snap.steps.__getitem__, snap.open) if step.state in _ACTIVE)
+    return any(step.backoff and parked_for(snap, step, at) is None for step in active)
 
 
 def next_due(snap: Snapshot, after: int) -> int | None:

@@ -93,10 +93,11 @@ def input_hash(base: bytes, item: bytes | None) -> str:
 
 
 def next_round(step: Step, units: Iterable[Unit], hashes: dict[int | None, str]) -> tuple[NewUnit, ...]:
-    """Return fresh units for the round after the step's, standing for `units`."""
+    """Return fresh units for the round after the step's, standing for `units`: in its loop, with their feedback."""
     start = len(step.units)
+    suffix = f"~r{step.round + 1}" + (f"~l{step.loop}" if step.loop > 1 else "")
     return tuple(
-        NewUnit(start + n, f"{base_id(unit.id)}~r{step.round + 1}", unit.index, unit.item, hashes[unit.index])
+        NewUnit(start + n, base_id(unit.id) + suffix, unit.index, unit.item, hashes[unit.index], feedback=unit.feedback)
         for n, unit in enumerate(units)
     )
 

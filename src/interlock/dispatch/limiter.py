@@ -48,6 +48,8 @@ class Waiting:
 
     def __init__(self, cancelled: Callable[[], bool]) -> None:
         self.cancelled = cancelled
+        self.place: Place | None = None
+        """Given by whoever looked for places."""
         self._event = threading.Event()
 
     def wake(self) -> None:
@@ -69,6 +71,7 @@ class EngineLimit:
         self._line: deque[Waiting] = deque()
         self._held: set[int] = set()
         self._turn_at = 0.0
+        self._waits = False
         self._lowered: Lowered | None = None
         """Only where there is no shared file."""
         self.notice = ""
@@ -84,29 +87,42 @@ class EngineLimit:
         """Wait in line for a place; None once it is cancelled."""
         with self._lock:
             self._line.append(waiting)
-        try:
-            while not waiting.cancelled():
+            self._serve()
+        while waiting.place is None and not waiting.cancelled():
+            with self._lock:
+                pause = self._pause() if self._line and self._line[0] is waiting else None
+            waiting.sleep(pause)
+            if pause is not None:
                 with self._lock:
-                    first = self._line[0] is waiting
-                    place = self._try() if first else None
-                    pause = self._pause() if first else None
-                if place is not None:
-                    return place
-                waiting.sleep(pause)
-            return None
-        finally:
-            self._leave(waiting)
-
-    def _leave(self, waiting: Waiting) -> None:
+                    self._serve()
         with self._lock:
-            self._line.remove(waiting)
-            if self._file and not self._line:
-                self._file.wait_openly(waiting=False)
-            self._wake_first()
+            if waiting.place is None:
+                self._line.remove(waiting)
+                self._say_whether_waiting()
+                if self._line:
+                    self._line[0].wake()
+            elif waiting.cancelled():
+                self._free(waiting.place)
+                waiting.place = None
+        return waiting.place
 
-    def _wake_first(self) -> None:
-        if self._line:
+    def _serve(self) -> None:
+        """Give out the places that there are, in the order of the line."""
+        first = self._line[0] if self._line else None
+        while self._line and (place := self._try()) is not None:
+            served = self._line.popleft()
+            served.place = place
+            served.wake()
+        self._say_whether_waiting()
+        if self._line and self._line[0] is not first:
+            # from now on it is the one who looks from time to time
             self._line[0].wake()
+
+    def _say_whether_waiting(self) -> None:
+        waiting = bool(self._line)
+        if self._file and waiting != self._waits:
+            self._file.wait_openly(waiting=waiting)
+            self._waits = waiting
 
     def _limit(self) -> int:
         lowered = self._file.lowered() if self._file else self._lowered
@@ -122,8 +138,6 @@ class EngineLimit:
                 if number not in self._held and (self._file is None or self._file.take(number)):
                     self._held.add(number)
                     return Place(number, time.monotonic())
-        if self._file:
-            self._file.wait_openly(waiting=True)
         return None
 
     def _in_flight(self) -> int:
@@ -139,13 +153,16 @@ class EngineLimit:
                 self._change(lambda state: self._halved(state, place))
             elif answered and self._limit() < self._most:
                 self._change(self._raised)
-            self._held.discard(place.number)
-            if self._file:
-                self._file.give_back(place.number)
-                if self._line and self._file.others_wait():
-                    # who has just had a place lets the others look first
-                    self._turn_at = time.monotonic() + 1.5 * _LOOK_S
-            self._wake_first()
+            self._free(place)
+
+    def _free(self, place: Place) -> None:
+        self._held.discard(place.number)
+        if self._file:
+            self._file.give_back(place.number)
+            if self._file.others_wait():
+                # who has just had a place lets the others look first
+                self._turn_at = time.monotonic() + 1.5 * _LOOK_S
+        self._serve()
 
     def _change(self, change: Callable[[Lowered | None], Lowered | None]) -> None:
         if self._file is None:

@@ -22,7 +22,7 @@ import msgspec
 from interlock.dispatch.attempt import Attempt, now_ms
 from interlock.dispatch.base import EngineSettings, EnvAudit, Job, Outcome, Report, Request
 from interlock.dispatch.limiter import EngineLimit, Limiter, Place, Waiting, limits_folder
-from interlock.dispatch.llm import LlmEngines
+from interlock.dispatch.llm import Lines, LlmEngines
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.process import Wake
 from interlock.dispatch.prompt_env import Keyed, with_key
@@ -84,6 +84,11 @@ class PromptRunner:
         self._audited: set[str] = set()
         self._closed = False
 
+    @property
+    def under_way(self) -> int:
+        """How many attempts have begun and not ended."""
+        return len(self._attempts)
+
     def start(self, request: Request) -> None:
         """Begin the attempt; its reports follow."""
         attempt = Attempt(request)
@@ -99,15 +104,10 @@ class PromptRunner:
         """Add a thread; say why work cannot be taken if there is none at all."""
         if self._closed:
             return None, "cancelled before it began"
-        try:
-            wake = Wake()
-        except OSError as error:
-            return None if self._threads else (Reason.DISPATCH_ERROR, f"no thread can be had: {error.strerror}")
-        thread = threading.Thread(target=self._work, args=(wake,), name=f"prompt-{len(self._threads)}", daemon=True)
+        thread = threading.Thread(target=self._work, name=f"prompt-{len(self._threads)}", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:
-            wake.close()
             return None if self._threads else (Reason.DISPATCH_ERROR, f"no thread can be had: {error}")
         self._threads.append(thread)
         return None
@@ -135,23 +135,19 @@ class PromptRunner:
         self._agents.close()
         self._limiter.close()
 
-    def _work(self, wake: Wake) -> None:
+    def _work(self) -> None:
         """Carry out attempts until told to stop: one thread's life."""
-        poller = select.poll()
-        poller.register(wake.fd, select.POLLIN)
-        try:
+        with contextlib.closing(_Desk()) as desk:
             while (attempt := self._queue.get()) is not None:
-                outcome = self._guarded(attempt, poller, wake)
+                outcome = self._guarded(attempt, desk)
                 with self._lock:
                     attempt.wake = None
                     self._attempts.pop(attempt.request.dispatch, None)
                 self._report(outcome)
-        finally:
-            wake.close()
 
-    def _guarded(self, attempt: Attempt, poller: select.poll, wake: Wake) -> Outcome:
+    def _guarded(self, attempt: Attempt, desk: _Desk) -> Outcome:
         try:
-            return self._carry_out(attempt, poller, wake)
+            return self._carry_out(attempt, desk)
         except EnvUnresolvedError as error:
             return attempt.never_began(Reason.ENV_UNRESOLVED, error.message)
         except InterlockError as error:
@@ -160,7 +156,7 @@ class PromptRunner:
             text = f"interlock failed to carry out the prompt: {type(error).__name__}: {error}"
             return attempt.never_began(Reason.DISPATCH_ERROR, text, answered=attempt.started_at == 0)
 
-    def _carry_out(self, attempt: Attempt, poller: select.poll, wake: Wake) -> Outcome:
+    def _carry_out(self, attempt: Attempt, desk: _Desk) -> Outcome:
         job = attempt.request.job
         if job.call is None or attempt.cancelled is not None:
             return attempt.never_began(None, "cancelled before it began")
@@ -171,25 +167,24 @@ class PromptRunner:
         place = _take(limit, attempt)
         if place is None:
             return attempt.never_began(None, "cancelled while it waited for its engine")
-        outcome: Outcome | None = None
+        reason: Reason | None = Reason.DISPATCH_ERROR
         try:
-            outcome = self._answered(attempt, settings, keyed, poller, wake)
+            outcome = self._answered(attempt, settings, keyed, desk)
+            reason = outcome.reason
         finally:
-            reason = Reason.DISPATCH_ERROR if outcome is None else outcome.reason
             limit.give_back(place, overloaded=reason in _TOO_MUCH, answered=reason is None)
         if limit.notice:
             outcome = msgspec.structs.replace(outcome, notices=(*outcome.notices, limit.notice))
         return outcome
 
-    def _answered(
-        self, attempt: Attempt, settings: EngineSettings, keyed: Keyed, poller: select.poll, wake: Wake
-    ) -> Outcome:
+    def _answered(self, attempt: Attempt, settings: EngineSettings, keyed: Keyed, desk: _Desk) -> Outcome:
         attempt.started_at = now_ms()
-        if settings.kind == "agent":
-            attempt.wake = wake
-            return self._agents.answer(attempt, settings, keyed.env, keyed.key, poller, wake.fd)
-        ending = self._llm.answer(attempt, settings, keyed.key)
-        return outcome_of(attempt, ending, keyed.env.redactor, self._log)
+        if settings.kind == "llm":
+            ending = self._llm.answer(attempt, settings, keyed.key, desk.lines)
+            return outcome_of(attempt, ending, keyed.env.redactor, self._log)
+        poller, wake = desk.poller()
+        attempt.wake = wake
+        return self._agents.answer(attempt, settings, keyed.env, keyed.key, poller, wake.fd)
 
     def _audit(self, job: Job, env: ResolvedEnv) -> None:
         if not env.names and not env.warnings:
@@ -199,6 +194,28 @@ class PromptRunner:
             self._audited.add(job.key)
         if not said:
             self._report(EnvAudit(step=job.step, names=env.names, warnings=env.warnings))
+
+
+class _Desk:
+    """What a thread keeps from one attempt to the next: lines to APIs, and what it watches agents with."""
+
+    def __init__(self) -> None:
+        self.lines = Lines()
+        self._has: tuple[select.poll, Wake] | None = None
+
+    def poller(self) -> tuple[select.poll, Wake]:
+        """Return a poller and what wakes it; had only once it is needed, for its open files. Raises OSError."""
+        if self._has is None:
+            poller, wake = select.poll(), Wake()
+            poller.register(wake.fd, select.POLLIN)
+            self._has = poller, wake
+        return self._has
+
+    def close(self) -> None:
+        """Release connections and files."""
+        self.lines.close()
+        if self._has is not None:
+            self._has[1].close()
 
 
 def _told(error: InterlockError) -> str:

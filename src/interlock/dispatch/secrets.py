@@ -29,20 +29,20 @@ _NOTHING: Final = ResolvedEnv({}, NullRedactor())
 
 
 class EnvResolver:
-    """`extra` are values to redact that no group holds: params that look like secrets, name to value."""
+    """`extra` are values to redact that no group holds, with their names: of params that look like secrets."""
 
     def __init__(
         self,
         groups: Iterable[EnvGroup],
         root: str | Path,
-        extra: Mapping[str, str] | None = None,
+        extra: Iterable[tuple[str, str]] = (),
         environ: Mapping[str, str] | None = None,
         *,
         command_timeout_s: float = COMMAND_TIMEOUT_S,
     ) -> None:
         self._groups = {group.name: group for group in groups}
         self._root = Path(root)
-        self._extra = dict(extra or {})
+        self._extra = tuple(extra)
         self._environ = os.environ if environ is None else environ
         self._command_timeout_s = command_timeout_s
         self._lock = threading.Lock()
@@ -61,7 +61,7 @@ class EnvResolver:
 
     def _merge(self, names: tuple[str, ...]) -> ResolvedEnv:
         values: dict[str, str] = {}
-        hidden = list(self._extra.items())
+        hidden = list(self._extra)
         for name in names:
             group = self._group(name)
             values.update(group)

@@ -34,7 +34,7 @@ def ask(world: World, run_id: str, kind: RequestKind, payload: dict[str, Any], b
         if outcome == "applied":
             return run_info(store.run(run_id))
         if outcome is not None:
-            raise UsageError("request-refused", outcome, f"see its units: interlock units {run_id}")
+            raise UsageError("request-refused", outcome, f"see where it stands: interlock status {run_id}")
         if time.monotonic() >= deadline:
             raise LeaseHeldError(
                 "request-pending",

@@ -6,20 +6,25 @@ frozen in, and a Python module's file must have the frozen hash.
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 from interlock.decide.answers import JUDGE_SCHEMA
+from interlock.decide.fate import MISSES
 from interlock.decide.prompt import compose, correction, judge_prompt
 from interlock.decide.reduce import Artifact, reduce_step
 from interlock.decide.work import Shared, idempotency_key, shared
 from interlock.dispatch.base import EngineCall, Job, Request
+from interlock.dispatch.redact import PatternRedactor
+from interlock.driver.project import project_id_in
 from interlock.errors import DispatchRefusedError
+from interlock.model import canon
 from interlock.model.events import Process
 from interlock.model.plan import Engine, Plan, Prompt, PythonFunction, Target
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step, Unit
-from interlock.model.states import Reason
+from interlock.model.secret import secret_texts
+from interlock.model.states import UnitState
 
 
 class ModuleChangedError(Exception):
@@ -36,6 +41,8 @@ class JobBook:
         self._jobs: dict[tuple[int, str, int, int], Job] = {}
         self._checked: set[tuple[int, str]] = set()
         self._notices: list[str] = []
+        secrets = secret_texts((param.name for param in snap.plan.params if param.secret), snap.run.params)
+        self._hide: Callable[[bytes], bytes] = PatternRedactor(secrets).json if secrets else bytes
 
     def job(self, step: Step, unit: Unit) -> Job:
         """Return the job of a unit. Raises ModuleChangedError, DispatchRefusedError, UnresolvedError."""
@@ -54,6 +61,11 @@ class JobBook:
         """Return the request of the unit's next attempt."""
         asked = unit if unit.kind != "probe" else step.units[int(unit.subject or 0)]
         session = self._session(step, unit)
+        text = None if job.call is None else self._prompt(step, unit, job)
+        cold = text
+        if text is not None and _corrects(unit):
+            cold = correction(unit.error, text)
+            text = cold if session is None else correction(unit.error, None)
         return Request(
             job=job,
             dispatch=dispatch,
@@ -63,8 +75,10 @@ class JobBook:
             item_json=unit.item,
             index=unit.index,
             process=process,
-            prompt=None if job.call is None else self._prompt(step, unit, job, session),
+            prompt=text,
+            cold_prompt=None if cold == text else cold,
             session=session,
+            session_usage=None if session is None else self._snap.sessions.get(session),
         )
 
     def _session(self, step: Step, unit: Unit) -> str | None:
@@ -72,28 +86,26 @@ class JobBook:
         continued = self._plan.steps[step.index].retry.session == "continue"
         return unit.session if _corrects(unit) or continued else None
 
-    def _prompt(self, step: Step, unit: Unit, job: Job, session: str | None) -> str:
+    def _prompt(self, step: Step, unit: Unit, job: Job) -> str:
         spec = self._plan.steps[step.index]
         if unit.kind == "judge":
-            text = self._judge_prompt(step, spec, unit, job)
-        else:
-            text = compose(
-                spec.target.text if isinstance(spec.target, Prompt) else "",
-                params_json=job.params_json,
-                inputs_json=job.inputs_json,
-                item_json=unit.item,
-                index=unit.index,
-                feedback_json=unit.feedback,
-            )
-        if _corrects(unit):
-            return correction(unit.error, None if session is not None else text)
-        return text
+            return self._judge_prompt(step, spec, unit, job)
+        return compose(
+            spec.target.text if isinstance(spec.target, Prompt) else "",
+            params_json=self._hide(job.params_json),
+            inputs_json=self._hide(job.inputs_json),
+            item_json=None if unit.item is None else self._hide(unit.item),
+            index=unit.index,
+            feedback_json=unit.feedback,
+        )
 
     def _judge_prompt(self, step: Step, spec: PlanStep, unit: Unit, job: Job) -> str:
         judge = spec.gate.judge if spec.gate else None
         if judge is None:
             raise RuntimeError(f"unit {unit.id} has no judge")
-        return judge_prompt(judge.rubric, _counts(step, unit), job.artifact_json or b"null", judge.clip_chars)
+        artifact = self._hide(job.artifact_json or b"null")
+        item = None if unit.item is None else self._hide(unit.item)
+        return judge_prompt(judge.rubric, _counts(step, unit), artifact, judge.clip_chars, item_json=item)
 
     def take_notices(self) -> list[str]:
         """Return what a person should know about the world, once."""
@@ -157,12 +169,19 @@ class JobBook:
             )
         stat = root.stat()
         if (stat.st_dev, stat.st_ino) != (project.device, project.inode):
+            if project_id_in(root) != project.id:
+                raise DispatchRefusedError(
+                    "directory-changed",
+                    f"run {self._snap.run.id} was frozen in another directory of the name {project.root}: "
+                    "the project's id is not the same",
+                    f"put the directory back, or start anew: interlock run {self._plan.source}",
+                )
             self._notices.append(f"{project.root} is another directory of the same name (device or inode changed)")
 
     def _check_module(self, target: PythonFunction) -> None:
         accepted = self._snap.accepted.get(target.file, target.sha256)
         try:
-            found = module_hash(target.file)
+            found = module_hash(Path(self._plan.project.root, target.file))
         except OSError as error:
             raise ModuleChangedError(
                 f"module {target.module} ({target.file}) cannot be read: {error.strerror}"
@@ -171,9 +190,9 @@ class JobBook:
             raise ModuleChangedError(f"module {target.module} ({target.file}) changed since the run began")
 
 
-def module_hash(file: str) -> str:
+def module_hash(file: Path) -> str:
     """Return the tagged hash of a module's file. Raises OSError."""
-    return "sha256:" + hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    return canon.sha256(file.read_bytes())
 
 
 def _engine(plan: Plan, name: str) -> Engine:
@@ -209,14 +228,14 @@ def _call(plan: Plan, spec: PlanStep, unit: Unit) -> EngineCall | None:
 
 
 def _corrects(unit: Unit) -> bool:
-    """Tell whether the unit's next attempt is the one corrective re-ask."""
-    return unit.asks > 0 and unit.reason == Reason.PARSE_ERROR
+    """Tell whether the unit's next attempt is the one corrective re-ask; a retry or a question put anew is none."""
+    return unit.state is UnitState.PENDING and unit.asks > 0 and unit.reason in MISSES
 
 
 def _counts(step: Step, unit: Unit) -> str:
     """Return the line of unit counts that a judge reads."""
     if unit.item is not None:
-        return f"This is the result of one item: {unit.item.decode()}"
+        return f"Units: one item of {len(step.work)}, completed."
     parts = [f"{count} {state}" for state, count in step.counts.items() if count]
     return f"Units: {len(step.work)} in all, " + ", ".join(parts) + "."
 

@@ -9,8 +9,9 @@ import msgspec
 
 from interlock.model import events as ev
 from interlock.model.plan import Plan
-from interlock.model.run import RunInfo, Snapshot, Step, Unit
-from interlock.model.states import RunState, StepState, UnitState
+from interlock.model.run import RunInfo, Snapshot
+from interlock.model.states import UNIT_ENDED, RunState, StepState, UnitState
+from interlock.model.unit import Step, Unit
 from interlock.store.base import Loaded, RunRow, StepRow, UnitRow
 
 
@@ -45,6 +46,7 @@ def restore(plan: Plan, loaded: Loaded, units: Iterable[UnitRow]) -> tuple[Snaps
             hashes[unit_row.step, unit_row.ordinal] = unit_row.input_hash
     for step in snap.steps:
         _settle(step)
+    _prompts(snap, loaded)
     snap.halted = _halted(snap)
     snap.open = [step.index for step in snap.steps if not step.ended]
     return snap, hashes
@@ -72,8 +74,21 @@ def _add(snap: Snapshot, step: Step, row: UnitRow) -> None:
         snap.running += 1
 
 
+def _prompts(snap: Snapshot, loaded: Loaded) -> None:
+    """Hold back again what prompts in flight had reserved, and recall what engines and sessions used, oldest first."""
+    snap.sessions = dict(loaded.sessions)
+    for attempt in loaded.open:
+        snap.steps[attempt.step].units[attempt.unit].reserve_tokens = attempt.reserve_tokens
+        snap.reserved_tokens += attempt.reserve_tokens
+    for seen in reversed(loaded.usage_seen):
+        snap.usage_seen.setdefault(seen.engine, []).append(seen.input_tokens + seen.output_tokens)
+
+
 def _settle(step: Step) -> None:
-    """Build what decisions ask for from the units: effective work, queues, counts, first failure."""
+    """Build what decisions ask for from the units: effective work, queues, counts, first failure.
+
+    What waits for a person is in no queue: nothing is dispatched for it.
+    """
     last: dict[int | None, Unit] = {}
     for unit in step.units:
         if unit.kind == "work":
@@ -83,7 +98,9 @@ def _settle(step: Step) -> None:
     step.work = list(last.values())
     for unit in step.work:
         step.counts[unit.state] += 1
-    for unit in (*step.work, *step.asked):
+    engaged = [unit for unit in step.asked if unit.kind != "approval"]
+    step.asking = sum(unit.state not in UNIT_ENDED for unit in engaged)
+    for unit in (*step.work, *engaged):
         if unit.state is UnitState.PENDING:
             step.ready.append(unit)
         elif unit.state is UnitState.WAITING:
@@ -97,8 +114,7 @@ def _halted(snap: Snapshot) -> int | None:
     stopping = [
         step
         for step in snap.steps
-        if step.state is StepState.FAILED
-        or (step.first_failure is not None and snap.plan.steps[step.index].on_error == "fail")
+        if step.state is StepState.FAILED or (step.first_failure is not None and snap.halts(step, step.first_failure))
     ]
     own = [step for step in stopping if step.reason != "stopped"]
     return (own or stopping)[0].index if stopping else None

@@ -15,12 +15,13 @@ import msgspec
 
 from interlock.model import canon
 from interlock.model import events as ev
-from interlock.model.plan import Plan
+from interlock.model.plan import Plan, Prompt
 from interlock.model.states import RUN_ENDED, Reason, RunState, StepState, UnitState
 from interlock.model.unit import Step, Unit, move_unit
 
 _SEEN: Final = 100
 """Answers of an engine that a reservation looks back on."""
+_NOTHING: Final = ev.Usage(input_tokens=0, output_tokens=0, cost_usd=0.0, cached_tokens=0, reasoning_tokens=0)
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +76,8 @@ class Snapshot:
         """Held back for prompts in flight."""
         self.usage_seen: dict[str, list[int]] = {}
         """Tokens of each engine's latest answers."""
+        self.sessions: dict[str, ev.Usage] = {}
+        """What agents' sessions consumed so far, as far as it is known."""
         self.granted: dict[int, int] = {}
         """Loops granted beyond the plan, by step."""
         self.running = 0
@@ -91,6 +94,19 @@ class Snapshot:
         """Apply in order."""
         for event in events:
             _APPLY[type(event)](self, event)
+
+    def can_loop(self, step: Step) -> bool:
+        """Tell whether the step may run its units once more with feedback; only to a prompt can anything be said."""
+        spec = self.plan.steps[step.index]
+        if spec.gate is None or not isinstance(spec.target, Prompt):
+            return False
+        return step.loop < spec.gate.max_loops + self.granted.get(step.index, 0)
+
+    def halts(self, step: Step, failed: Unit) -> bool:
+        """Tell whether the step's failed unit stops the run: not under `continue`, nor where a loop may mend it."""
+        spec = self.plan.steps[step.index]
+        misfits = spec.map is None and failed.reason == Reason.VALIDATION_ERROR
+        return spec.on_error == "fail" and not (misfits and self.can_loop(step))
 
 
 def _step_started(snap: Snapshot, event: ev.StepStarted) -> None:
@@ -189,7 +205,7 @@ def _finished(snap: Snapshot, event: ev.AttemptFinished) -> None:
     unit.verdict = event.verdict
     unit.asks = event.asks
     if event.answered is not None and event.answered.session is not None:
-        unit.session = event.answered.session
+        _note_session(snap, unit, event.answered.session, event.usage)
     move_unit(step, unit, event.unit_state)
     _queue(step, unit, event.not_before)
     if unit.reserve_tokens:
@@ -199,6 +215,22 @@ def _finished(snap: Snapshot, event: ev.AttemptFinished) -> None:
         _charge(snap, event.usage, event.engine)
     if event.unit_state is UnitState.FAILED and unit.kind == "work":
         _note_failure(snap, step, unit)
+
+
+def _note_session(snap: Snapshot, unit: Unit, session: str, usage: ev.Usage | None) -> None:
+    before = snap.sessions.pop(session, None) if unit.session == session else _NOTHING
+    if before is not None and usage is not None and not usage.estimated:
+        snap.sessions[session] = _sum(before, usage)
+    unit.session = session
+
+
+def _sum(first: ev.Usage, second: ev.Usage) -> ev.Usage:
+    """Add usages; what is unknown in one is unknown in the sum."""
+    sums: dict[str, Any] = {}
+    for name in ("input_tokens", "output_tokens", "cost_usd", "cached_tokens", "reasoning_tokens"):
+        one, other = getattr(first, name), getattr(second, name)
+        sums[name] = None if one is None or other is None else one + other
+    return ev.Usage(**sums)
 
 
 def _charge(snap: Snapshot, usage: ev.Usage, engine: str | None) -> None:
@@ -214,8 +246,7 @@ def _charge(snap: Snapshot, usage: ev.Usage, engine: str | None) -> None:
 def _note_failure(snap: Snapshot, step: Step, unit: Unit) -> None:
     if step.first_failure is None:
         step.first_failure = unit
-    spec = snap.plan.steps[step.index]
-    if spec.on_error == "fail" and snap.halted is None:
+    if snap.halted is None and snap.halts(step, unit):
         snap.halted = step.index
 
 
@@ -244,6 +275,9 @@ def _unit_moved(snap: Snapshot, event: ev.UnitMoved) -> None:
     unit = step.units[event.unit]
     unit.reason = event.reason
     unit.result = event.result
+    if unit.kind != "work":
+        # a question that is put again has its own re-ask and retries
+        unit.asks = unit.retries = 0
     move_unit(step, unit, event.state)
     _queue(step, unit, None)
     if event.state is UnitState.FAILED and unit.kind == "work":

@@ -15,12 +15,15 @@ from interlock.model.plan import (
     Backoff,
     Budget,
     Command,
+    Engine,
     Gate,
     Input,
+    Judge,
     Limits,
     Map,
     Plan,
     Project,
+    Prompt,
     Reference,
     Retry,
     Route,
@@ -86,6 +89,16 @@ def step(
     )
 
 
+def prompt(text: str = "Do it.", engine: str = "e") -> Prompt:
+    """Build a prompt to an engine."""
+    return Prompt(text=text, engine=engine)
+
+
+def judged(*, loops: int = 1, asked: int = 1, each: bool = False, approval: bool = False) -> Gate:
+    """Build a gate with a judge."""
+    return Gate(judge=Judge(rubric="Good.", engine="j", asked=asked), max_loops=loops, each=each, approval=approval)
+
+
 def check(text: str = "true", *, each: bool = False) -> Gate:
     """Build a gate with a check command."""
     return Gate(check=Command(text=text), each=each)
@@ -109,6 +122,7 @@ def plan(*steps: Step, budget: Budget | None = None, root: str = "/nowhere", lim
         shell=Shell(name="sh", argv=("/bin/sh", "-eu", "-c")),
         project=Project(root=root, device=0, inode=0, id="p"),
         limits=limits or Limits(),
+        engines=(Engine(name="e", kind="llm", driver="openai"), Engine(name="j", kind="llm", driver="openai")),
     )
 
 

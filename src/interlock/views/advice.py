@@ -53,10 +53,10 @@ def next_commands(
     `live` says that a driver is at work: it takes answers, but no second driver.
     """
     blocked = [step for step in steps if step.state in _HELD]
-    if live:
-        answers = [found for step in blocked for found in _of_step(run, step, facts, asked) if _is_answer(found)]
-        return [*answers, Next(f"interlock events {run.id} --follow")]
     state = RunState(run.state)
+    if live or state is RunState.ACTIVE:
+        answers = [found for step in blocked for found in _of_step(run, step, facts, asked) if _is_answer(found)]
+        return [*answers, Next(f"interlock events {run.id} --follow" if live else f"interlock run {run.id}")]
     if state is RunState.BLOCKED:
         found = [found for step in blocked for found in _of_step(run, step, facts, asked)]
         return list(dict.fromkeys(found)) or [Next(f"interlock run {run.id}")]
@@ -68,7 +68,6 @@ def next_commands(
 
 
 _OPEN: Final[dict[RunState, Callable[[str], list[Next]]]] = {
-    RunState.ACTIVE: lambda run: [Next(f"interlock run {run}")],
     RunState.WAITING: lambda run: [Next(f"interlock run {run} --wait", "sleep until it is due, then go on")],
     RunState.ABANDONED: lambda run: [Next(f"interlock resume {run}")],
 }

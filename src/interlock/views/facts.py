@@ -51,12 +51,19 @@ class StepFacts(msgspec.Struct, frozen=True, kw_only=True):
         return self.target is not None and self.target.type == "prompt"
 
 
+class EngineFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """An engine that some step or judge asks."""
+
+    name: str
+
+
 class PlanFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What views look at."""
 
     name: str = ""
     params: tuple[ParamFacts, ...] = ()
     steps: tuple[StepFacts, ...] = ()
+    engines: tuple[EngineFacts, ...] = ()
 
     @property
     def secrets(self) -> frozenset[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
+from interlock.model.events import DIVERGENCE
 from interlock.model.run import Lease
-from interlock.store.base import Census, RunRow, Spent, StepRow
+from interlock.store.base import ApprovalRow, Census, RunRow, Spent, StepRow
 from interlock.views.census import step_censuses, total
 from interlock.views.facts import PlanFacts
 from interlock.views.runs import run_view
@@ -24,6 +25,8 @@ class RunRows(msgspec.Struct, frozen=True, kw_only=True):
     steps: Sequence[StepRow]
     census: Sequence[Census]
     spent: Spent
+    approvals: Sequence[ApprovalRow] = ()
+    notices: frozenset[str] = frozenset()
 
 
 def artifact_view(step: StepRow, preview: str | None = None) -> Any:  # noqa: ANN401 - any JSON value
@@ -56,10 +59,23 @@ def status_view(rows: RunRows, previews: dict[int, str] | None = None) -> dict[s
             _step_view(step, census, previews.get(step.step)) for step, census in zip(rows.steps, censuses, strict=True)
         ],
         "census": total(censuses),
-        "usage": {
-            "units": rows.spent.units,
-            "tokens": rows.spent.tokens,
-            "cost_usd": rows.spent.cost_usd,
-            "duration_ms": rows.run.driven_ms,
-        },
+        "usage": usage_view(rows.spent, rows.run.driven_ms),
+        "divergence": divergence_view(rows.notices),
+    }
+
+
+def divergence_view(notices: Iterable[str]) -> list[str]:
+    """Ids of units whose recorded input is not what the plan gives now; their completed results stand."""
+    return sorted(code.removeprefix(DIVERGENCE) for code in notices if code.startswith(DIVERGENCE))
+
+
+def usage_view(spent: Spent, driven_ms: int) -> dict[str, Any]:
+    """What the run used. `cost_usd` is null when no cost is known, else a lower bound where `unpriced` isn't 0."""
+    return {
+        "units": spent.units,
+        "tokens": spent.tokens,
+        "cost_usd": None if spent.unpriced and not spent.cost_usd else spent.cost_usd,
+        "duration_ms": driven_ms,
+        "tokens_estimated": spent.estimated,
+        "unpriced": spent.unpriced,
     }

@@ -10,7 +10,7 @@ from interlock.views.values import rfc3339, value
 
 
 def unit_view(unit: UnitRow, step_id: str) -> dict[str, Any]:
-    """The unit with what its last attempt left. Commands and functions have no engine, model, tokens or session."""
+    """The unit with what its last attempt left. Only prompts have engine, model, tokens, cost and session."""
     return {
         "id": unit.id,
         "step": step_id,
@@ -19,11 +19,11 @@ def unit_view(unit: UnitRow, step_id: str) -> dict[str, Any]:
         "attempt": unit.attempt,
         "reason": unit.reason,
         "result": value(unit.result),
-        "engine": None,
-        "model": None,
-        "tokens": None,
-        "cost_usd": None,
-        "session": None,
+        "engine": unit.engine,
+        "model": unit.model,
+        "tokens": unit.tokens,
+        "cost_usd": unit.cost_usd,
+        "session": unit.session,
         "worktree": None,
         "started_at": rfc3339(unit.started_at),
         "ended_at": rfc3339(unit.ended_at),

@@ -58,7 +58,10 @@ def prompting(store: SqliteStore) -> None:
     store.commit(
         mine, [b.approved(5, canon.sha256(artifact), override=True, note="good enough"), b.completed(artifact)]
     )
-    amended = [ev.LoopsGranted(at=90, step=1, more=2), ev.EngineParked(at=90, engine="coder", until=900)]
+    amended: list[ev.Event] = [
+        ev.LoopsGranted(at=90, step=1, more=2),
+        ev.EngineParked(at=90, engine="coder", until=900),
+    ]
     store.commit(mine, [*amended, b.started(1, step=1), b.reserved(0, step=1)])
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from interlock.cli.estimate_text import estimate_lines
 from interlock.cli.options import RunOrFile, example, json_option, params_options
 from interlock.cli.output import say, style, write_json
 from interlock.cli.session import Session
@@ -24,9 +25,10 @@ _MOST_UNITS: Final = 10
 @json_option()
 @click.pass_obj
 def command(session: Session, /, target: str, **options: Any) -> None:  # noqa: ANN401 - one value per option above
-    """Show what a workflow FILE would run, or what continuing a RUN would.
+    """Show what a workflow FILE would run, or what continuing a RUN would, and what that may cost.
 
-    Nothing is saved and nothing starts.
+    The estimate comes from the plan and from what this project's engines were seen to use. Nothing is saved and
+    nothing starts.
     """
     if not target.strip():
         raise UsageError(
@@ -34,7 +36,7 @@ def command(session: Session, /, target: str, **options: Any) -> None:  # noqa: 
         )
     params = ParamsInput(cli=list(options["params"]), file=options["params_file"])
     found = session.app.preview(target, params)
-    view = preview_view(found.plan_hash, found.steps)
+    view = preview_view(found.plan_hash, found.steps, found.estimate)
     if options["as_json"]:
         write_json(view)
         return
@@ -44,6 +46,8 @@ def command(session: Session, /, target: str, **options: Any) -> None:  # noqa: 
             say(line)
     asked = f", {count(len(view['ask']), 'unit')} for a person" if view["ask"] else ""
     say(f"{count(len(view['run']), 'unit')} to run, {len(view['reuse']):,} to reuse{asked}, as far as is known now")
+    for line in estimate_lines(found.estimate):
+        say(line)
 
 
 def _lines(step: Mapping[str, Any]) -> Iterator[str]:

@@ -9,11 +9,11 @@ import click
 
 from interlock.app import App
 from interlock.cli.driving import drive
-from interlock.cli.options import Duration, RunOrFile, example, json_option, params_options
+from interlock.cli.options import Duration, Money, RunOrFile, example, json_option, params_options
 from interlock.cli.output import note
 from interlock.cli.session import Session
 from interlock.driver.loop import Observer
-from interlock.driver.params import ParamsInput
+from interlock.driver.params import NO_PARAMS, ParamsInput
 from interlock.driver.result import Result
 from interlock.errors import Diagnostic, UsageError
 from interlock.model.states import RUN_ENDED, RunState
@@ -25,6 +25,7 @@ _FILE_ONLY = {"params": "-p", "params_file": "--params-file", "key": "--key", "i
     epilog=example(
         "interlock run review.md -p base=main",
         "interlock run last",
+        "interlock run review.md --confirm-over 5usd",
         "interlock run nightly.md --key 2026-11-30 --if-running skip --json",
     )
     + "\n\n\b\nExit codes: 0 done, 1 failed, 2 wrong usage or invalid workflow, 3 a gate rejected a step\n"
@@ -40,6 +41,12 @@ _FILE_ONLY = {"params": "-p", "params_file": "--params-file", "key": "--key", "i
 @click.option("--wait", is_flag=True, help="Sleep until a waiting run is due, and go on.")
 @click.option(
     "--timeout", type=Duration(), metavar="TIME", help="Interrupt the run after this long; it can be continued."
+)
+@click.option(
+    "--confirm-over",
+    type=Money(),
+    metavar="SUM",
+    help="Show what it may cost and ask first if that is more than SUM or unknown; without a terminal, refuse.",
 )
 @json_option("Print NDJSON: one event a line, the status last.")
 @click.pass_obj
@@ -58,6 +65,7 @@ def command(session: Session, /, target: str, **options: Any) -> int:  # noqa: A
     if not _is_file(path, target):
         _refuse_file_options(options)
         run_id = session.find(target)
+        _confirm(app, run_id, NO_PARAMS, options)
         return drive(
             app,
             lambda on_event: app.run_id(run_id, wait=options["wait"], timeout_s=timeout_s, on_event=on_event),
@@ -65,6 +73,7 @@ def command(session: Session, /, target: str, **options: Any) -> int:  # noqa: A
         )
     if options["key"] is None:
         _mention_unfinished(app, path)
+    _confirm(app, path, _params(options), options)
     return drive(app, lambda on_event: _run_file(app, path, options, timeout_s, on_event), as_json=options["as_json"])
 
 
@@ -73,10 +82,9 @@ def _is_file(path: Path, text: str) -> bool:
 
 
 def _run_file(app: App, path: Path, options: dict[str, Any], timeout_s: float | None, on_event: Observer) -> Result:
-    params = ParamsInput(cli=list(options["params"]), file=options["params_file"])
     result = app.run_file(
         path,
-        params,
+        _params(options),
         key=options["key"],
         if_running=cast("Literal['fail', 'skip'] | None", options["if_running"]),
         timeout_s=timeout_s,
@@ -86,6 +94,18 @@ def _run_file(app: App, path: Path, options: dict[str, Any], timeout_s: float | 
     if options["wait"] and result.state == RunState.WAITING:
         return app.run_id(result.run_id, wait=True, timeout_s=timeout_s, on_event=on_event)
     return result
+
+
+def _params(options: dict[str, Any]) -> ParamsInput:
+    return ParamsInput(cli=list(options["params"]), file=options["params_file"])
+
+
+def _confirm(app: App, target: str | Path, params: ParamsInput, options: dict[str, Any]) -> None:
+    if options["confirm_over"] is None:
+        return
+    from interlock.cli.confirm import confirm_over  # noqa: PLC0415 - only where it was asked for
+
+    confirm_over(app, target, params, options["confirm_over"])
 
 
 def _warn(found: Diagnostic) -> None:

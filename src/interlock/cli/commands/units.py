@@ -2,50 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 import click
 
+from interlock.cli.hiding import hide_of
 from interlock.cli.marks import mark
 from interlock.cli.options import example, json_option, run_argument
 from interlock.cli.output import table, write_json_list
-from interlock.cli.reading import read_effective
+from interlock.cli.reading import facts_of, hidden, read_effective
 from interlock.cli.session import Session
 from interlock.cli.text import clip, compact, duration, safe
+from interlock.cli.usage_text import money
 from interlock.errors import UsageError
 from interlock.model.states import UnitState
 from interlock.store.base import Store, UnitRow
 from interlock.views.units import unit_view
+from interlock.views.values import value
 
 
 @click.command(epilog=example("interlock units last --state failed", "interlock units 01JD --step review --json"))
 @run_argument()
 @click.option("--step", metavar="STEP", help="Only units of this step.")
 @click.option("--state", type=click.Choice([state.value for state in UnitState]), help="Only units in this state.")
-@click.option("--all", "everything", is_flag=True, help="Earlier rounds and loops, gate and probe units too.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Earlier rounds and loops, gate, judge, approval and probe units too."
+)
 @json_option("Print a JSON list of units.")
 @click.pass_obj
 def command(
     session: Session, run: str, step: str | None, state: str | None, *, everything: bool, as_json: bool
 ) -> None:
-    """List the units of a run that count: of each item the last one."""
+    """List the units of a run that count: of each item the last one.
+
+    Where the workflow asks engines it shows engine, model, tokens, cost and the agent's session, with which you can go
+    on by hand; `-` is unknown.
+    """
     run_id = session.find(run)
     store = session.app.store
     ids = [row.id for row in store.steps(run_id)]
     index = _index(ids, step)
-    rows = (
+    run_row = store.run(run_id)
+    facts = facts_of(store)(run_id, run_row.plan_hash)
+    hide = hide_of(facts.secrets, value(run_row.params_json))
+    found = (
         store.units(run_id, step=index, state=state)
         if everything
         else read_effective(store, run_id, step=index, state=state)
     )
+    rows = (hidden(row, hide) for row in found)
     if as_json:
         write_json_list(unit_view(row, ids[row.step]) for row in rows)
-    else:
-        table(
-            ("UNIT", "STATE", "TRY", "TOOK", "ITEM", "RESULT OR ERROR"),
-            _lines(rows),
-            (_width(store, run_id, ids), 24, 3, 10, 28),
-        )
+        return
+    asked = _ENGINE if facts.engines else ()
+    columns = (*_FIRST, *asked, *_LAST)
+    table(
+        ("UNIT", *(column.head for column in columns), "RESULT OR ERROR"),
+        ((safe(row.id), *(column.cell(row) for column in columns), _said(row)) for row in rows),
+        (_width(store, run_id, ids, everything=everything), *(column.width for column in columns)),
+    )
 
 
 def _index(ids: list[str], step: str | None) -> int | None:
@@ -58,19 +74,50 @@ def _index(ids: list[str], step: str | None) -> int | None:
     return ids.index(step)
 
 
-def _width(store: Store, run_id: str, ids: list[str]) -> int:
-    """Wide enough for the longest unit id, without reading all units."""
+def _width(store: Store, run_id: str, ids: list[str], *, everything: bool) -> int:
+    """Wide enough for the longest unit id, without reading all units; gate units have longer ones."""
     longest = 8
     for index, step_id in enumerate(ids):
         first = next(iter(store.units(run_id, step=index, limit=1)), None)
         longest = max(longest, len(first.id) if first else len(step_id))
-    return min(longest, 48)
+    return min(longest + len(_GATE_PARTS), 64) if everything else min(longest, 48)
 
 
-def _lines(rows: Iterable[UnitRow]) -> Iterator[Sequence[str]]:
-    for row in rows:
-        state = f"{mark(row.state).sign} {row.state}" + (f" ({row.reason})" if row.reason else "")
-        took = duration(row.ended_at - row.started_at) if row.ended_at and row.started_at else "-"
-        item = "-" if row.item is None else compact(row.item.decode("utf-8", "replace"), 28)
-        said = row.error or (row.result or b"").decode("utf-8", "replace")
-        yield safe(row.id), state, str(row.attempt), took, item, clip(safe(said[:400]), 80)
+_GATE_PARTS: Final = ".gate~r2:l2.approval"
+
+
+class _Column(NamedTuple):
+    head: str
+    width: int
+    cell: Callable[[UnitRow], str]
+
+
+def _state(row: UnitRow) -> str:
+    return f"{mark(row.state).sign} {row.state}" + (f" ({row.reason})" if row.reason else "")
+
+
+def _took(row: UnitRow) -> str:
+    return duration(row.ended_at - row.started_at) if row.ended_at and row.started_at else "-"
+
+
+def _said(row: UnitRow) -> str:
+    said = row.error or (row.result or b"").decode("utf-8", "replace")
+    return clip(safe(said[:400]), 80)
+
+
+_FIRST: Final = (
+    _Column("STATE", 24, _state),
+    _Column("TRY", 3, lambda row: str(row.attempt)),
+    _Column("TOOK", 10, _took),
+)
+_ENGINE: Final = (
+    _Column("ENGINE", 10, lambda row: safe(row.engine or "-")),
+    _Column("MODEL", 20, lambda row: safe(row.model or "-")),
+    _Column("TOKENS", 9, lambda row: "-" if row.tokens is None else f"{row.tokens:,}"),
+    _Column("COST", 9, lambda row: "-" if row.cost_usd is None else money(row.cost_usd)),
+    _Column("SESSION", 36, lambda row: safe(row.session or "-")),
+)
+"""Shown where the workflow asks an engine at all."""
+_LAST: Final = (
+    _Column("ITEM", 28, lambda row: "-" if row.item is None else compact(row.item.decode("utf-8", "replace"), 28)),
+)

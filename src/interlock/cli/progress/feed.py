@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from interlock.model.events import Event
+from interlock.model.events import Event, StepMoved
 from interlock.model.run import Snapshot
 
 _INTERVAL_S: Final = 0.1
@@ -54,7 +54,8 @@ class Feed:
         """Take a committed batch; returns at once."""
         self._snapshot = snapshot
         if self._thread is None:
-            self._ended = sum(1 for step in snapshot.steps if step.ended)
+            moved = {event.step for event in events if isinstance(event, StepMoved)}
+            self._ended = sum(1 for step in snapshot.steps if step.ended and step.index not in moved)
             self._thread = threading.Thread(target=self._work, name="progress", daemon=True)
             self._thread.start()
         if self._failed is not None:

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.dispatch.agents import messages
+from interlock.dispatch.agents import messages, slash
 from interlock.dispatch.agents.base import Answer, Ask, Card, Launch, Reply
 from interlock.dispatch.agents.endings import failed, unfinished
 from interlock.dispatch.agents.faults import status_in
@@ -43,18 +43,21 @@ class Claude:
         session = ("--session-id", ask.new_session) if ask.session is None else ("--resume", ask.session)
         model = () if ask.model is None else ("--model", ask.model)
         schema = () if ask.schema_json is None else ("--json-schema", ask.schema_json)
+        as_json = ("--input-format", "stream-json") if slash.is_command(ask.prompt) else ()
         return Launch(
             argv=(
                 *ask.program(self.card),
                 *("-p", "--output-format", "stream-json", "--verbose"),
+                *as_json,
                 *model,
                 *session,
                 *schema,
                 *ask.unless(_MODES, ("--permission-mode", "acceptEdits")),
                 *ask.args,
             ),
-            stdin=ask.prompt.encode("utf-8", "replace"),
+            stdin=messages.user_message(ask.prompt, slash.AFTER) if as_json else ask.prompt.encode("utf-8", "replace"),
             env=_env(ask),
+            notices=slash.notice(ask.engine, self.card.program, ask.prompt),
             continues_session=ask.session is not None,
         )
 

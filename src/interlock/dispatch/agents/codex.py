@@ -26,7 +26,7 @@ _CARD: Final = Card(
     enforces_schema=True,
     cannot=frozenset({"temperature", "max_tokens", "extra_params"}),
     caveats=(
-        "writes in the working directory only, commands without network; `args` gives more: `-s danger-full-access`",
+        'writes in the working directory and nowhere else; more takes `args = ["-s", "danger-full-access"]`',
         "without `base_url` its own retries stay as Codex has them; with one it must be a server of the Responses API",
         "the cost is never told",
     ),
@@ -80,7 +80,7 @@ class Codex:
             answer = _failure(reply, text_at(last, "error", "message"), acted=acted)
             return msgspec.structs.replace(answer, session=session)
         text = next((text_at(event, "item", "text") for event in reversed(found) if _is_message(event)), "")
-        return Answer(text=text, session=session, usage=_usage(reply.ask, last))
+        return Answer(text=text, session=session, usage=_usage(reply.ask, last), denied=_denied(found))
 
 
 def _provider(ask: Ask) -> tuple[str, ...]:
@@ -95,7 +95,7 @@ def _provider(ask: Ask) -> tuple[str, ...]:
     ]
     if ask.api_key is not None:
         fields.append(f'env_key="{_KEY}"')
-    return ("-c", "model_provider=interlock", "-c", f"model_providers.interlock={{{','.join(fields)}}}")
+    return ("-c", 'model_provider="interlock"', "-c", f"model_providers.interlock={{{','.join(fields)}}}")
 
 
 def _is_last(event: Event) -> bool:
@@ -108,6 +108,16 @@ def _is_message(event: Event) -> bool:
 
 def _acts(event: Event) -> bool:
     return str(event.get("type", "")).startswith("item.") and text_at(event, "item", "type") not in _QUIET_ITEMS
+
+
+def _denied(found: list[Event]) -> tuple[str, ...]:
+    """Return what was asked for and refused; what the sandbox stops inside of a command is the command's own failure."""
+    items = [dig(event, "item") for event in found if event.get("type") == "item.completed"]
+    return tuple(text_at(item, "command") or text_at(item, "type") for item in items if _refused(item))
+
+
+def _refused(item: object) -> bool:
+    return text_at(item, "status") == "declined"
 
 
 def _without_end(reply: Reply, found: list[Event], session: str | None, *, acted: bool) -> Answer:

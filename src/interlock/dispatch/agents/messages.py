@@ -23,6 +23,13 @@ class Seen(msgspec.Struct, kw_only=True):
     acted: bool = False
 
 
+def user_message(*texts: str) -> bytes:
+    """Return a line for stdin that holds the texts as one message of the user."""
+    content = [{"type": "text", "text": text.encode("utf-8", "replace").decode()} for text in texts]
+    message = {"type": "user", "message": {"role": "user", "content": content}}
+    return msgspec.json.encode(message | {"parent_tool_use_id": None, "session_id": ""}) + b"\n"
+
+
 def is_result(line: bytes) -> bool:
     """Tell whether the line is the last event."""
     return b'"result"' in line and line.lstrip().startswith(b"{") and text_at(parse(line), "type") == LAST_EVENT

@@ -7,23 +7,29 @@ when the outcome is given nothing that the agent started runs any more, and its 
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import itertools
 import os
 import select
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
 import msgspec
 
-from interlock.dispatch.agents.asking import ask_of, environment
+from interlock.dispatch.agents.asking import ask_of, environment, prompt_of
 from interlock.dispatch.agents.base import Adapter, Answer, Ask, CannotAskError, Launch, Reply
 from interlock.dispatch.agents.events import EventSink
+from interlock.dispatch.agents.helpers import Helpers
+from interlock.dispatch.agents.live import LiveAdapter, Talk, carry_out, same_prompt
 from interlock.dispatch.agents.notices import notices
-from interlock.dispatch.agents.registry import adapter
+from interlock.dispatch.agents.registry import adapter, live_adapter
 from interlock.dispatch.agents.verdict import conclude
+from interlock.dispatch.agents.watch import Watch
 from interlock.dispatch.attempt import Attempt, Supervisor, now_ms
 from interlock.dispatch.base import EngineSettings, Outcome, Report, Started
 from interlock.dispatch.launch import explain, two_pipes
@@ -39,6 +45,8 @@ from interlock.model.states import Reason
 LINGER_S: Final = 10.0
 BUSY_SHARE: Final = 0.05
 """A CLI that waits for an answer turns its event loop over; real work uses more of a processor than this."""
+_PIPE_BYTES: Final = 1_048_576
+"""What Linux allows everybody."""
 _UNBOUNDED: Final = 1 << 62
 
 
@@ -73,6 +81,7 @@ class AgentRunner:
         self._folder = scratch / f"agents-{marker.holder}-{marker.term}"
         self._state = scratch / "agents"
         self._programs = Programs()
+        self._helpers = Helpers(self._folder, marker, reaper, self._programs)
         self._numbers = itertools.count(1)
 
     def answer(
@@ -95,10 +104,13 @@ class AgentRunner:
             folder.mkdir(mode=0o700, parents=True)
             variables = environment(attempt.request, self._base, env.values, self._marker)
             place = _Place(attempt, env.redactor, variables, poller, wake_fd, _once(self._report))
-            chosen = adapter(settings.driver)
             state = self._state / quote(settings.name, safe="")
-            ask = ask_of(attempt.request, settings, api_key, folder, state, chosen, variables)
-            return self._ask(chosen, ask, place)
+            asked = partial(ask_of, attempt.request, settings, api_key, folder, state, env=variables)
+            live = live_adapter(settings.driver)
+            if live is not None:
+                return self._converse(live, asked(live), place)
+            chosen = adapter(settings.driver)
+            return self._ask(chosen, asked(chosen), place)
         except CannotAskError as error:
             return attempt.never_began(error.reason, str(error))
         except SpawnError as error:
@@ -110,13 +122,31 @@ class AgentRunner:
 
     def close(self) -> None:
         """Release what is held; no attempt may be under way. Idempotent."""
+        self._helpers.close()
         self._programs.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _converse(self, live: LiveAdapter, ask: Ask, place: _Place) -> Outcome:
+        request = place.attempt.request
+        log = self._log.attempt(request.dispatch, request.job.max_log_bytes)
+        watch = Watch(place.attempt, place.poller, place.wake_fd)
+        talk = Talk(
+            ask=ask,
+            key=same_prompt(request, ask),
+            env=place.env,
+            helpers=self._helpers,
+            watch=watch,
+            redactor=place.redactor,
+            log=log,
+            report=lambda process: place.report(Started(dispatch=request.dispatch, process=process)),
+        )
+        return carry_out(live, talk, place.attempt, notices(live.card, ask, Launch(argv=(), continues_session=True)))
 
     def _ask(self, chosen: Adapter, ask: Ask, place: _Place) -> Outcome:
         end, answer, settled, said = self._once(chosen, ask, place)
         if answer.session_gone and ask.session is not None and place.attempt.cancelled is None:
-            anew = msgspec.structs.replace(ask, session=None, session_usage=None)
+            prompt = prompt_of(place.attempt.request, chosen, cold=True)
+            anew = msgspec.structs.replace(ask, prompt=prompt, session=None, session_usage=None)
             end, answer, settled, more = self._once(chosen, anew, place)
             gone = f"session {ask.session} of engine `{ask.engine}` is gone; a new one was started"
             said = (*said, *more, gone)
@@ -138,6 +168,7 @@ class AgentRunner:
         self._reaper.start()
         env = place.env | {os.fsencode(name): os.fsencode(value) for name, value in launch.env.items()}
         (reading_out, writing_out), (reading_err, writing_err) = two_pipes()
+        _widen(writing_out)
         try:
             attempt.started_at = attempt.started_at or now_ms()
             popen = self._programs.spawn(launch.argv, ask.cwd, env, writing_out, writing_err, stdin)
@@ -206,6 +237,12 @@ def _write_files(ask: Ask, launch: Launch) -> None:
             whole = Path(ask.folder) / "state"
             whole.write_bytes(content)
             whole.replace(path)
+
+
+def _widen(pipe: int) -> None:
+    """Let the pipe hold more: some CLIs exit without waiting for what they wrote to be read."""
+    with contextlib.suppress(AttributeError, OSError):
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
 def _once(report: Callable[[Report], None]) -> Callable[[Report], None]:

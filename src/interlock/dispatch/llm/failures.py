@@ -45,6 +45,14 @@ _SCHEMA: Final = re.compile(
     re.IGNORECASE,
 )
 
+_WORDS: Final = (
+    (_QUOTA, Reason.LLM_QUOTA),
+    (_CONTEXT, Reason.LLM_CONTEXT_LENGTH),
+    (_FILTER, Reason.LLM_CONTENT_FILTER),
+    (_KEY, Reason.LLM_AUTH),
+)
+_BUSY_WORDS: Final = ((_BUSY, Reason.LLM_OVERLOADED), (_RATE, Reason.LLM_RATE_LIMIT))
+"""Of errors without a status; with one, the status says it."""
 _ENDINGS: Final[dict[Finish, tuple[Reason, str]]] = {
     "length": (
         Reason.LLM_BAD_RESPONSE,
@@ -88,7 +96,7 @@ def _told(trouble: Trouble) -> str:
 def _reason(trouble: Trouble, wait: int | None) -> Reason:  # noqa: PLR0911 - a table, read from the top
     status, words = trouble.status, f"{trouble.code} {trouble.message}"
     if status is None:
-        return _by_words(words) or Reason.NETWORK_ERROR
+        return _by_words(words, _WORDS + _BUSY_WORDS) or Reason.NETWORK_ERROR
     if _is_quota(trouble, words):
         return Reason.LLM_QUOTA
     if status == 429:  # noqa: PLR2004 - too many requests
@@ -99,7 +107,7 @@ def _reason(trouble: Trouble, wait: int | None) -> Reason:  # noqa: PLR0911 - a 
         return Reason.PROMPT_TOO_LARGE
     if status in (408, 409, 425) or status >= _BUSY_FROM:
         return Reason.LLM_OVERLOADED
-    return _by_words(words) or Reason.LLM_BAD_RESPONSE
+    return _by_words(words, _WORDS) or Reason.LLM_BAD_RESPONSE
 
 
 def _is_quota(trouble: Trouble, words: str) -> bool:
@@ -108,18 +116,8 @@ def _is_quota(trouble: Trouble, words: str) -> bool:
     return trouble.status == _PAYMENT or (trouble.status in _MAY_BE_QUOTA and bool(_QUOTA.search(words)))
 
 
-def _by_words(words: str) -> Reason | None:
-    for pattern, reason in (
-        (_QUOTA, Reason.LLM_QUOTA),
-        (_CONTEXT, Reason.LLM_CONTEXT_LENGTH),
-        (_FILTER, Reason.LLM_CONTENT_FILTER),
-        (_KEY, Reason.LLM_AUTH),
-        (_BUSY, Reason.LLM_OVERLOADED),
-        (_RATE, Reason.LLM_RATE_LIMIT),
-    ):
-        if pattern.search(words):
-            return reason
-    return None
+def _by_words(words: str, patterns: tuple[tuple[re.Pattern[str], Reason], ...]) -> Reason | None:
+    return next((reason for pattern, reason in patterns if pattern.search(words)), None)
 
 
 def refuses_schema(trouble: Trouble) -> bool:

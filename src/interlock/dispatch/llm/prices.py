@@ -5,11 +5,18 @@ Guarantee: None rather than a guess: an unknown model, an endpoint of one's own,
 
 from __future__ import annotations
 
+import contextlib
 from typing import Final
 
 from interlock.dispatch.llm.base import Reply
 
 _PROVIDERS: Final = {"openai": "openai", "anthropic": "anthropic", "gemini": "google"}
+
+
+def load_prices() -> None:
+    """Load the list now, so that no call waits for it."""
+    with contextlib.suppress(ImportError):
+        import genai_prices  # noqa: F401, PLC0415 - an extra, and slow to load
 
 
 def cost_usd(driver: str, base_url: str | None, model: str, reply: Reply) -> float | None:

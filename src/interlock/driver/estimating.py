@@ -1,0 +1,25 @@
+"""What a plan may cost, by what the project's engines were seen to use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from interlock.decide.estimate import Estimate, Sample, estimate
+from interlock.decide.preview import StepPlan
+from interlock.model.plan import Plan
+from interlock.store.base import Store
+
+_MOST_SAMPLES: Final = 2_000
+"""The latest calls of the project; older ones tell little of today's prices."""
+
+
+def estimate_of(plan: Plan, steps: Sequence[StepPlan], store: Store) -> Estimate:
+    """Estimate what is still to run of a plan."""
+    seen = store.usage_history(_MOST_SAMPLES) if plan.engines else []
+    history = [Sample(one.engine, one.model, one.input_tokens, one.output_tokens, one.cost_usd) for one in seen]
+    return estimate(plan, history, {step.id: _to_run(step) for step in steps if step.action in ("run", "ask")})
+
+
+def _to_run(step: StepPlan) -> int | None:
+    return None if step.units is None else sum(unit.action == "run" for unit in step.units)
