@@ -37,7 +37,7 @@ def test_a_rejected_answer_is_mended_in_the_same_session(agent: Agent, world: Wo
 def test_a_session_that_is_gone_is_said_and_the_work_begins_anew(agent: Agent, world: World) -> None:
     world.engines({"e": world.agent(agent)}, engine="e")
     world.server.script({"match": "any:ITS-FEEDBACK", "text": "SECOND-ANSWER"}, default={"text": "FIRST-ANSWER"})
-    world.workflow(WORKFLOW.replace("touch seen;", 'touch seen; rm -r ~/.claude/projects;'))
+    world.workflow(WORKFLOW.replace("touch seen;", "touch seen; rm -r ~/.claude/projects;"))
     said = world.call("run", "flow.md")
     assert "of engine `e` is gone; a new one was started" in said
     assert world.artifact("work") == "SECOND-ANSWER"
