@@ -94,8 +94,8 @@ class App:
         """The journal, for reading; an empty one where there is none yet. Raises StoreError when it can't be read."""
         if self._writer is not None:
             return self._writer
-        if self._reader is None and self.project.journal.exists():
-            self._reader = SqliteStore.open(self.project.journal, read_only=True)
+        if self._reader is None:
+            self._reader = SqliteStore.open_if_any(self.project.journal)
         return self._reader or SqliteStore.in_memory(self.project.state_dir)
 
     def close(self) -> None:
