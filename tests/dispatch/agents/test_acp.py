@@ -176,6 +176,13 @@ def test_a_prompt_larger_than_the_pipe_arrives_whole(desk: Desk) -> None:
     assert ask(desk, "size " + "x" * 400_000).output == b"400000"
 
 
+def test_a_prompt_that_begins_like_a_command_is_made_none_and_said(desk: Desk) -> None:
+    outcome = ask(desk, "/help me")
+    assert outcome.output == b"echo: The task follows.\n/help me"
+    assert len(outcome.notices) == 1
+    assert "takes a prompt that begins with `/` for a command" in outcome.notices[0]
+
+
 def test_a_cancelled_prompt_is_cancelled_politely_and_nothing_of_it_is_left(desk: Desk) -> None:
     asked = desk.ask(engine(), "hang")
     process = until(lambda: next((r.process for r in desk.reports if isinstance(r, Started)), None))

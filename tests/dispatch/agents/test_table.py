@@ -109,6 +109,9 @@ def test_values_put_into_a_json_file_are_escaped_and_the_key_is_only_named() -> 
     assert b"secret" not in b"".join(launch.files.values())
     assert launch.env["PI_CODING_AGENT_DIR"] == "/private"
     assert table_adapter("pi").launch(ask(model="m-1")).files == {}
+    unread = "pi was not given the engine's `api_key`: without `base_url` it reads its own keys"
+    assert table_adapter("pi").launch(ask(api_key="secret")).notices == (unread,)
+    assert launch.notices == ()
 
 
 def test_a_prompt_that_an_argument_cannot_hold_is_refused() -> None:
