@@ -93,3 +93,35 @@ def test_no_value_is_left_in_the_journal_a_log_an_event_or_what_is_shown(
         spelled = base64.b64encode(value.encode()).decode()[:-4]
         for text in (value, json.dumps(value)[1:-1], quote(value), spelled):
             assert text.encode() not in everything
+
+
+def test_params_that_look_like_secrets_are_shown_nowhere(
+    interlock: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    (tmp_path / "flow.md").write_text(
+        "---\nparams:\n"
+        "  api_tokens: { type: array, items: { type: string } }\n"
+        "  credentials: { type: object }\n  password: {}\n"
+        "steps:\n"
+        "  - { id: say, run: 'cat $INTERLOCK_CONTEXT; echo $INTERLOCK_PARAM_CREDENTIALS >&2' }\n"
+        "  - { id: each, map: { over: params.api_tokens }, run: 'echo $INTERLOCK_ITEM; exit 1', on_error: continue }\n"
+        "  - id: go\n    route: { input: params.password, when: [{ match: x, step: end }] }\n"
+        "  - { id: end, run: 'true' }\n"
+        "---\n",
+        encoding="utf-8",
+    )
+    given = {
+        "api_tokens": ["first-secret", "second-secret"],
+        "credentials": {"deep": "third-secret", "pin": 987654321},
+        "password": "fourth-secret",
+    }
+    (tmp_path / "params.json").write_text(json.dumps(given), encoding="utf-8")
+    said = interlock("run", "flow.md", "--params-file", "params.json", cwd=tmp_path)
+    shown = said.stdout + said.stderr
+    for command in ("status", "units", "logs", "events", "plan"):
+        shown += (
+            interlock(command, "last", cwd=tmp_path).stdout + interlock(command, "last", "--json", cwd=tmp_path).stdout
+        )
+    assert [secret for secret in ("first-", "second-", "third-", "fourth-", "987654321") if secret in shown] == []
+    assert "[redacted:api_tokens]" in shown
+    assert "params.password is a string of 13 characters, which no `match` names" in shown

@@ -13,6 +13,7 @@ from interlock.dispatch.base import EngineSettings
 from interlock.errors import ConfigError
 from interlock.model.plan import Engine as Frozen
 from interlock.plan.config import Config, Engine, at_origin
+from interlock.plan.config_kinds import KEY_OF_API
 from interlock.plan.diagnose import did_you_mean
 
 _ANEW: Final = "or start a new run of the workflow"
@@ -42,11 +43,7 @@ def keys_of(config: Config, environ: Mapping[str, str]) -> list[tuple[str, str]]
 
 def _own_variable(engine: Engine) -> str | None:
     """Return the variable of an API's own endpoint."""
-    if engine.kind != "llm" or engine.base_url is not None:
-        return None
-    from interlock.dispatch.llm import KEY_VARIABLES  # noqa: PLC0415 - brings an event loop along
-
-    return KEY_VARIABLES.get(engine.driver)
+    return KEY_OF_API.get(engine.driver) if engine.kind == "llm" and engine.base_url is None else None
 
 
 def _settings(engine: Engine) -> EngineSettings:
