@@ -32,7 +32,7 @@ from interlock.driver.clock import SystemClock
 from interlock.driver.configuration import require_config
 from interlock.driver.doctor import Check, check_host
 from interlock.driver.drive import World, drive
-from interlock.driver.engines import settings_of
+from interlock.driver.engines import keys_of, settings_of
 from interlock.driver.estimating import estimate_of
 from interlock.driver.executor import Executor
 from interlock.driver.gc import GcReport, collect
@@ -344,7 +344,8 @@ class App:
     def _executor(self, plan: Plan, lease: Lease) -> Executor:
         values = msgspec.json.decode(self._open().run(lease.run_id).params_json)
         secrets = secret_texts((param.name for param in plan.params if param.secret), values)
-        resolver = EnvResolver(plan.env_groups, plan.project.root, secrets)
+        hidden = [*secrets, *keys_of(self.config, os.environ)]
+        resolver = EnvResolver(plan.env_groups, plan.project.root, hidden)
         marker = Marker(lease.run_id, lease.holder, lease.term, os.environ.get(VARIABLE, ""))
         return LocalExecutor(
             python=plan.python,

@@ -29,7 +29,7 @@ _NOTHING: Final = ResolvedEnv({}, NullRedactor())
 
 
 class EnvResolver:
-    """`extra` are values to redact that no group holds, with their names: of params that look like secrets."""
+    """`extra` are values to redact that no group holds, with their names: engines' keys, params that look like secrets."""
 
     def __init__(
         self,
