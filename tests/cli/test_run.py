@@ -304,6 +304,22 @@ def test_old_runs_are_removed_and_named_first_when_asked(
     assert interlock("list", "--json", cwd=tmp_path).stdout == "[]\n"
 
 
+def test_removing_old_runs_keeps_every_artifact_that_a_run_may_still_need(
+    flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
+) -> None:
+    path = flow("id: large, run: 'head -c 100000 /dev/zero | tr \\0 x'", "id: bad, run: test -e mended")
+    interlock("run", str(path), cwd=tmp_path)
+    (artifact,) = (tmp_path / ".interlock" / "artifacts").iterdir()
+    stray = artifact.with_name("sha256-00")
+    stray.touch()
+    for old in (artifact, stray):
+        os.utime(old, (1, 1))
+    removed = json.loads(interlock("gc", "--json", cwd=tmp_path).stdout)
+    assert (removed["artifacts"], stray.exists()) == (1, False)
+    (tmp_path / "mended").touch()
+    assert interlock("resume", "last", cwd=tmp_path).returncode == 0
+
+
 def test_a_plan_says_what_would_run_and_what_would_be_reused(
     flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ from interlock.model.states import (
     ATTEMPT_MOVES,
     RUN_MOVES,
     STEP_MOVES,
+    UNIT_ENDED,
     UNIT_MOVES,
     AttemptState,
     Reason,
@@ -156,8 +157,9 @@ def consistent(snap: Snapshot) -> None:
         assert {u.ordinal for u in found.running.values()} == {
             u.ordinal for u in found.units if u.state is UnitState.RUNNING
         }
-        if found.state in (StepState.RUNNING, StepState.GATING):
-            current = [*found.work, *found.asked]
+        if found.state in (StepState.RUNNING, StepState.GATING, StepState.WAITING):
+            current = [unit for unit in (*found.work, *found.asked) if unit.kind != "approval"]
+            assert found.asking == sum(u.kind != "work" and u.state not in UNIT_ENDED for u in current)
             assert {u.ordinal for u in found.ready} == {u.ordinal for u in current if u.state is UnitState.PENDING}
             assert sorted(found.backoff) == sorted(
                 (u.not_before, u.ordinal) for u in current if u.state is UnitState.WAITING

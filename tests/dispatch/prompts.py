@@ -81,8 +81,8 @@ class Prompts:
         self.engines["coder"] = EngineSettings(name="coder", kind="agent", driver="claude", api_key="THE_KEY")
         self.runner = PromptRunner(
             self.reports.put,
-            lambda job: self.env_for(job),
-            self.settings,
+            lambda job: self.env_for(job),  # noqa: PLW0108 - a test may replace it
+            lambda name: self.settings(name),  # noqa: PLW0108 - as above
             self.log,
             self.agents,
             environ=self.environ,
@@ -101,7 +101,13 @@ class Prompts:
             driver=found.driver if found else "openai",
             **({"model": "fake-model"} | {key: changes.pop(key) for key in asked & set(changes)}),
         )
-        job = {"key": f"job{number}", "run_id": "run", "step_id": "step", "step": 3, "cwd": str(self.folder)}
+        job: dict[str, Any] = {
+            "key": f"job{number}",
+            "run_id": "run",
+            "step_id": "step",
+            "step": 3,
+            "cwd": str(self.folder),
+        }
         return Request(
             job=Job(target=Prompt(text=prompt, engine=engine), call=call, **(job | changes)),
             dispatch=f"dispatch{number}",

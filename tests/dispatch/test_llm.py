@@ -159,6 +159,7 @@ def test_an_error_becomes_a_reason_that_names_the_engine(
     step: dict[str, Any],
     reason: Reason,
     error: str,
+    *,
     answered: bool,
 ) -> None:
     model_server.script(step)
@@ -247,7 +248,7 @@ def test_a_stream_that_stalls_is_idle_but_a_slow_one_is_not(
 def test_a_cancelled_call_ends_at_once(prompts: Prompts, model_server: FakeLLM, driver: str) -> None:
     model_server.script({"hang": True})
     request = prompts.start(driver)
-    until(lambda: model_server.calls())
+    until(model_server.calls)
     began = time.monotonic()
     prompts.runner.cancel([request.dispatch], 60.0)
     outcome = prompts.outcome(request)

@@ -120,7 +120,7 @@ def test_an_error_is_one_line_of_a_bounded_length() -> None:
         (Trouble(message="response_format"), False),
     ],
 )
-def test_only_a_refusal_of_the_schema_is_taken_for_one(trouble: Trouble, expected: bool) -> None:
+def test_only_a_refusal_of_the_schema_is_taken_for_one(trouble: Trouble, *, expected: bool) -> None:
     assert refuses_schema(trouble) is expected
 
 
@@ -166,7 +166,7 @@ def test_a_refusal_is_a_content_filter_even_if_the_answer_ended_well() -> None:
         ({}, False),
     ],
 )
-def test_a_schema_is_closed_only_where_that_keeps_its_sense(schema: dict[str, object], expected: bool) -> None:
+def test_a_schema_is_closed_only_where_that_keeps_its_sense(schema: dict[str, object], *, expected: bool) -> None:
     found = closed(schema)
     assert (found is not None) is expected
     if found is not None:
@@ -180,15 +180,16 @@ def test_a_schema_with_an_optional_property_does_not_require_all() -> None:
 
 
 def test_a_known_model_has_a_price_and_cached_tokens_cost_less() -> None:
-    def price(**counts: int) -> float:
-        reply = Reply(text="", finish="stop", model="gpt-4o", usage=Usage(**counts))
+    def price(cached_tokens: int) -> float:
+        usage = Usage(input_tokens=1_000_000, output_tokens=0, cached_tokens=cached_tokens)
+        reply = Reply(text="", finish="stop", model="gpt-4o", usage=usage)
         found = cost_usd("openai", None, "gpt-4o", reply)
         assert found is not None
         return found
 
-    plain = price(input_tokens=1_000_000, output_tokens=0)
+    plain = price(0)
     assert plain == pytest.approx(2.5)
-    assert price(input_tokens=1_000_000, output_tokens=0, cached_tokens=900_000) < plain
+    assert price(900_000) < plain
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,8 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     """Set for all of interlock, where its own engine's settings do not reach the agent. `{url}` is the server's."""
     files: Mapping[str, str] = {}
     """Put into HOME."""
+    shell_input: str = "command"
+    """What its shell tool calls the command."""
 
     def engine(self, url: str, **more: Any) -> dict[str, Any]:
         """Return what stands under `[engines.X]`."""
@@ -59,7 +61,7 @@ QWEN_SETTINGS = json.dumps({"model": {"generationConfig": {"maxRetries": 0}}})
 
 NATIVE = (
     Agent(name="claude", program="claude", driver="claude"),
-    Agent(name="codex", program="codex", driver="codex", path="/v1"),
+    Agent(name="codex", program="codex", driver="codex", path="/v1", shell_input="cmd"),
     Agent(name="opencode", program="opencode", driver="opencode", path="/v1"),
     Agent(name="opencode-serve", program="opencode", driver="opencode-serve", path="/v1"),
     Agent(name="gemini", program="gemini", driver="gemini"),

@@ -19,28 +19,38 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     end: str
     """The unit's state, or its reason when it failed."""
     settings: str = ""
-    attempts: int = 1
 
 
 RETRY = "retry: { max: 1, on: [llm_rate_limit], backoff: { initial: 10ms } }"
 SCHEMA = "output: { type: object, required: [n], properties: { n: { type: integer } }, additionalProperties: false }"
 WAIT_S = 2
+IMPATIENT = "idle_timeout: 10s"
 CASES = {
     "success": Case(server=({"text": "the answer", "usage": {"in": 70, "out": 30}},), end="completed"),
     "schema": Case(server=({"json": {"n": 3}},), end="completed", settings=SCHEMA),
     "unauthorised": Case(server=({"status": 401},), end="llm_auth"),
     "limited": Case(
-        server=({"status": 429, "retry_after": WAIT_S}, {"text": "later"}), end="completed", settings=RETRY, attempts=2
+        server=({"status": 429, "retry_after": WAIT_S}, {"text": "later"}), end="completed", settings=RETRY
     ),
-    "broken": Case(server=({"status": 500},), end="llm_overloaded"),
-    "overloaded": Case(server=({"status": 529},), end="llm_overloaded"),
-    "cut": Case(server=({"text": "half of it " * 20, "cut": True},), end="network_error"),
+    "broken": Case(server=({"status": 500},), end="llm_overloaded", settings=IMPATIENT),
+    "overloaded": Case(server=({"status": 529},), end="llm_overloaded", settings=IMPATIENT),
+    "cut": Case(server=({"text": "half of it " * 20, "cut": True},), end="network_error", settings=IMPATIENT),
     "length": Case(server=({"text": "all that fits", "stop": "length"},), end="llm_bad_response"),
     "hang": Case(server=({"hang": True},), end="idle_timeout", settings="idle_timeout: 4s"),
 }
-IDLE = "idle_timeout"
-"""It tries again for ever and says nothing, so that only interlock's own clock ends it."""
-CAVEATS: dict[str, dict[str, str]] = {}
+FOREVER = dict.fromkeys(("broken", "overloaded"), "idle_timeout")
+"""It tries again without an end and says nothing, so that only interlock's own clock ends it."""
+UNSAID = {"length": "completed"}
+"""It does not say that the answer was cut at the limit, or goes on by itself until it is whole."""
+CAVEATS: dict[str, dict[str, str]] = {
+    "opencode": {**FOREVER, "cut": "idle_timeout"},
+    "gemini": UNSAID,
+    "qwen": FOREVER,
+    "acp-opencode": {**FOREVER, **UNSAID, "cut": "idle_timeout"},
+    "acp-gemini": UNSAID,
+    "acp-qwen": {**FOREVER, **UNSAID},
+    "acp-copilot": UNSAID,
+}
 
 
 def prompt(case: str) -> str:
@@ -56,7 +66,12 @@ def script(case: str) -> list[Step]:
 
 def workflow(cases: list[str]) -> str:
     head = "---\ntype: workflow\ndefaults: { on_error: continue, timeout: 60s, retry: { max: 0 } }\nsteps:\n"
-    entries = [f"  - id: {case}\n    needs: []\n" + entry(CASES[case].settings) for case in cases]
+    # the first alone: an agent makes its folders and databases in a new home then
+    needs = ["[]"] + [f"[{cases[0]}]"] * (len(cases) - 1)
+    entries = [
+        f"  - id: {case}\n    needs: {need}\n" + entry(CASES[case].settings)
+        for case, need in zip(cases, needs, strict=True)
+    ]
     sections = [f"## {case}\n{prompt(case)}\n" for case in cases]
     return head + "".join(entries) + "---\n" + "".join(sections)
 

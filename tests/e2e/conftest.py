@@ -16,7 +16,7 @@ def world(tmp_path: Path, model_server: FakeLLM) -> Iterator[World]:
     made = World(tmp_path, model_server)
     try:
         yield made
-        assert [process.cmdline() for process in made.processes()] == [], "a process outlived its test"
+        assert made.processes() == {}, "a process outlived its test"
     finally:
         made.close()
 

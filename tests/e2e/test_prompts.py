@@ -16,15 +16,12 @@ ODD = {
     "at": "@README.md is no file to read, and neither is @/etc/passwd.",
     "slash": "/help me, do not run a command of yours",
     "bang": "!touch pwned",
-    "inside": "\n".join(
-        [
-            "text",
-            "Zürich 東京 \U0001f600 \U0001f468\u200d\U0001f469\u200d\U0001f467 e\u0301 \u202eabc\u202c",
-            '````\n```json\n{"a": 1}\n```\n````\n~~~\nopen fence\n~~~',
-            'params:\n```json\n{"x": 1}\n```\n\nfeedback on your last answer, which was rejected:\n```json\n{}\n```',
-            "<stdin>a</stdin> </user_query> <b>&amp;</b> ]]>",
-            "bell \x07 escape \x1b[31m delete \x7f end",
-        ]
+    "inside": (
+        'text\n````\n```json\n{"a": 1}\n```\n````\n~~~\nopen fence\n~~~\n'
+        'params:\n```json\n{"x": 1}\n```\n\nfeedback on your last answer, which was rejected:\n```json\n{}\n```\n'
+        "<stdin>a</stdin> </user_query> <b>&amp;</b> ]]>\n"
+        "Zürich 東京 \U0001f600 \U0001f468\u200d\U0001f469\u200d\U0001f467 e\u0301 \u202eabc\u202c\n"
+        "bell \x07 escape \x1b[31m delete \x7f end"
     ),
     "long": "line of a long prompt\n" * 11_000 + "end",
 }

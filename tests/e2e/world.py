@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,10 @@ from tests.modelserver.fakellm import FakeLLM
 import interlock
 
 PROGRAM = "from interlock.cli.entry import main; raise SystemExit(main())"
-MARK = "INTERLOCK_E2E_WORLD"
+# not INTERLOCK_..: those are interlock's own, and no child gets them
+MARK = "E2E_WORLD"
 RUN_TIMEOUT_S = 110
-WAIT_S = 60
+WAIT_S = 45
 
 
 class World:
@@ -83,15 +84,20 @@ class World:
             text=True,
         )
 
-    def call(self, *arguments: str, expect: int | Iterable[int] = 0) -> str:
-        """Run interlock to its end and return what it said."""
+    @contextlib.contextmanager
+    def driving(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """Start interlock and be sure that it has ended after."""
         with self.start(*arguments) as running:
             try:
-                said, _ = running.communicate(timeout=RUN_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
+                yield running
+            finally:
                 running.kill()
-                said, _ = running.communicate()
-                raise AssertionError(f"interlock {arguments} did not end; asked:\n{self.asked()}\n{said}") from None
+                running.communicate()
+
+    def call(self, *arguments: str, expect: int | Iterable[int] = 0) -> str:
+        """Run interlock to its end and return what it said."""
+        with self.driving(*arguments) as running:
+            said, _ = running.communicate(timeout=RUN_TIMEOUT_S)
         expected = (expect,) if isinstance(expect, int) else tuple(expect)
         assert running.returncode in expected, f"exit {running.returncode}\n{said}\n{self.asked()}"
         return said
@@ -117,14 +123,9 @@ class World:
             for entry in self.server.log()
         )
 
-    def processes(self) -> list[psutil.Process]:
-        """Return every process that was started from here and still runs."""
-        found = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                if process.environ().get(MARK) == self.env[MARK] and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+    def processes(self) -> dict[int, str]:
+        """Return the command lines of all that was started from here and still runs."""
+        return commands(lambda process: process.environ().get(MARK) == self.env[MARK])
 
     def until(self, true: Callable[[], object], what: str) -> None:
         """Wait until `true()`; fail after a bound."""
@@ -135,9 +136,19 @@ class World:
 
     def close(self) -> None:
         """End what the test left behind."""
-        for process in self.processes():
-            with contextlib.suppress(psutil.Error):
-                process.send_signal(signal.SIGKILL)
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def commands(wanted: Callable[[psutil.Process], bool]) -> dict[int, str]:
+    """Return the command lines of the running processes that are `wanted`, by pid."""
+    found = {}
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if wanted(process) and process.status() != psutil.STATUS_ZOMBIE:
+                found[process.pid] = " ".join(process.cmdline())
+    return found
 
 
 def toml(settings: Mapping[str, Any]) -> str:

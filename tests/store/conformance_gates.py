@@ -215,13 +215,24 @@ class GatesSuite:
         store.commit(mine, [ev.UnitMoved(at=51, step=0, unit=1, state=UnitState.COMPLETED)])
         not_passed(store, mine, "approval")
 
-    def test_an_override_that_rejects_is_refused(self, store: Store) -> None:
-        mine = work_done(store, 1, ("approval",))
-        store.commit(mine, [b.asked(THIS, first=1, kind="approval")])
-        with pytest.raises(StoreError) as caught:
-            store.commit(mine, [b.approved(1, THIS, "reject", override=True)])
-        assert caught.value.code == "bad-row"
-        assert store.approvals(b.RUN) == []
+    def test_of_several_overrides_the_last_decides(self, store: Store) -> None:
+        mine = work_done(store, 1, ("check",))
+        said: list[ev.Verdict] = ["reject", "pass", "reject"]
+        for unit, verdict in enumerate(said, 1):
+            store.commit(mine, [b.asked(THIS, first=unit, kind="approval")])
+            store.commit(mine, [b.approved(unit, THIS, verdict, override=True)])
+            if verdict == "reject":
+                not_passed(store, mine, "check")
+        store.commit(mine, [b.asked(THIS, first=4, kind="approval"), b.approved(4, THIS, override=True)])
+        passes(store, mine)
+
+    def test_a_judge_that_is_asked_again_starts_anew(self, store: Store) -> None:
+        mine = work_done(store, 1, ("judge",))
+        end = b.failed(1, retries=3, asks=1)
+        store.commit(mine, [b.asked(THIS, first=1, kind="judge"), b.reserved(1), end])
+        store.commit(mine, [ev.UnitMoved(at=51, step=0, unit=1, state=UnitState.PENDING)])
+        judge = list(store.units(b.RUN))[1]
+        assert (judge.state, judge.retries, judge.asks) == ("pending", 0, 0)
 
     def test_a_person_may_answer_while_the_run_is_blocked(self, store: Store) -> None:
         mine = work_done(store, 1, ("approval",))

@@ -118,6 +118,18 @@ class PromptsSuite:
         assert seen(store) == ("coder", "m", None, None, "s-1")
         assert [a.answered for a in store.attempts(b.RUN, 0, 0)] == [TOLD, ev.Answered(model="m")]
 
+    def test_what_a_session_consumed_is_known_while_all_of_it_is(self, store: Store) -> None:
+        mine = b.begin(store, 5)
+        cheap = ev.Usage(input_tokens=1, output_tokens=2, cached_tokens=0, reasoning_tokens=0)
+        estimate = ev.Usage(output_tokens=9, estimated=True)
+        ends = [("a", USED), ("a", cheap), ("b", USED), ("b", estimate), ("c", None)]
+        for unit, (session, usage) in enumerate(ends):
+            end = b.finished(unit, usage=usage, answered=ev.Answered(session=session))
+            store.commit(mine, [prompted(unit), end])
+        assert store.load(b.RUN).sessions == {
+            "a": ev.Usage(input_tokens=71, output_tokens=32, cached_tokens=60, reasoning_tokens=10)
+        }
+
     def test_a_parked_engine_is_loaded_with_its_latest_time(self, store: Store) -> None:
         mine = b.begin(store)
         for until in (100, 300, 200):

@@ -125,7 +125,7 @@ class Life(RuleBasedStateMachine):
         if not free:
             return
         chosen = {(unit.step, unit.ordinal): unit for unit in (free[pick % len(free)] for pick in picked)}
-        engine: dict[str, Any] = {"engine": "e1", "model": "m1"} if picked[0] % 2 else {}
+        engine: dict[str, Any] = {"engine": "e1", "model": "m1", "reserve_tokens": 7} if picked[0] % 2 else {}
         events = [
             msgspec.structs.replace(b.reserved(unit.ordinal, unit.attempt + 1, unit.step, warm=warm), **engine)
             for unit in chosen.values()

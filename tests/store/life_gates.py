@@ -95,8 +95,7 @@ class GatedLife(Life):
             if verdict is None:
                 continue
             if kind == "approval":
-                person = {"step": step.step, "override": override and verdict == "pass"}
-                self.legal(b.approved(unit.ordinal, unit.subject or "", verdict, **person))
+                self.legal(b.approved(unit.ordinal, unit.subject or "", verdict, step.step, override=override))
             else:
                 self.carry_out([unit], "completed", verdict)
 
@@ -109,7 +108,7 @@ class GatedLife(Life):
         place: dict[str, Any] = {"step": unit.step, "override": override, "note": "n"}
         said = b.approved(unit.ordinal, unit.subject or "", verdict, **place)
         self.illegal(b.approved(unit.ordinal, canon.sha256(b'"unseen"'), verdict, **place))
-        if unit.state == "pending" and (verdict == "pass" or not override):
+        if unit.state == "pending":
             self.legal(said)
         else:
             self.illegal(said)

@@ -49,4 +49,5 @@ def _about(step: StepRow, unit: UnitRow, subject: Subject) -> bool:
 
 def _overridden(step: StepRow, units: Sequence[UnitRow], said: Sequence[ApprovalRow], subject: Subject) -> bool:
     about = {unit.ordinal for unit in units if unit.kind == "approval" and _about(step, unit, subject)}
-    return any(row.override and row.step == step.step and row.unit in about for row in said)
+    overriding = [row for row in said if row.override and row.step == step.step and row.unit in about]
+    return bool(overriding) and max(overriding, key=lambda row: row.unit).verdict == "pass"

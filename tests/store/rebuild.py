@@ -96,6 +96,7 @@ class Rows:
             **blank,
             **key,
             **engine,
+            "reserve_tokens": data.get("reserve_tokens", 0),
             "state": "reserved",
             "process": data.get("process"),
             "reserved_at": event.at,

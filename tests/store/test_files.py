@@ -92,6 +92,7 @@ def test_only_old_artifact_files_that_no_step_names_are_swept(tmp_path: Path) ->
         named = Artifacts(tmp_path / "artifacts").path(canon.sha256(BIG))
         for old in (orphan, named):
             os.utime(old, (OLD_S, OLD_S))
+        assert (store.sweep_artifacts(dry_run=True), orphan.exists()) == (1, True)
         assert store.sweep_artifacts() == 1
         assert (orphan.exists(), fresh.exists(), named.exists()) == (False, True, True)
         b.finish_run(store, mine)

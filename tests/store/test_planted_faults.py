@@ -28,6 +28,8 @@ PLANTED = [
     pytest.param("gate_missing", "unit.round = step.round AND unit.loop = step.loop", "1", "test_a_verdict_of_an_earlier_round_does_not_hold", id="gate-of-another-round"),
     pytest.param("gate_missing", "unit.state = 'completed' AND unit.counted = 1", "0", "test_a_gate_for_each_item_needs_every_item", id="skipped-item"),
     pytest.param("gate_missing", "approval.override = 1", "1", "test_an_approval_that_overrides_nothing_is_only_one_stage", id="every-approval-overrides"),
+    pytest.param("gate_missing", "AND overridden.verdict = 'pass'", "", "test_of_several_overrides_the_last_decides", id="rejection-overrides"),
+    pytest.param("gate_missing", "overridden.turn = 1 AND", "", "test_of_several_overrides_the_last_decides", id="earlier-override-counts"),
     pytest.param("complete_step", "AND NOT EXISTS", "AND 1 OR NOT EXISTS", "test_a_step_with_open_units_does_not_complete", id="completed-while-open"),
     pytest.param("approve_unit", "AND subject = ?", "AND ? <> ''", "test_a_verdict_is_taken_once_and_only_for_what_was_asked", id="verdict-on-the-unseen"),
     pytest.param("approve_unit", "AND kind = 'approval'", "", "test_a_verdict_is_taken_once_and_only_for_what_was_asked", id="person-answers-a-check"),

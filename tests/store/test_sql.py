@@ -18,7 +18,7 @@ INSERT INTO unit (run_seq, step, ordinal, state, kind, counted, round, loop, id,
 INSERT INTO attempt (run_seq, step, unit, number, state, dispatch, reserved_at) VALUES (1, 0, 0, 1, 'done', 'd', 1)
 INSERT INTO attempt (run_seq, step, unit, number, state, dispatch, reserved_at, estimated) VALUES (1, 0, 0, 1, 'reserved', 'd', 1, 2)
 INSERT INTO unit (run_seq, step, ordinal, state, kind, counted, round, loop, id, input_hash) VALUES (1, 0, 0, 'pending', 'vote', 0, 1, 1, 'u', '')
-INSERT INTO approval VALUES (1, 0, 0, 1, 'ann', 'reject', 's', 1, '')
+INSERT INTO approval VALUES (1, 0, 0, 1, 'ann', 'pass', 's', 2, '')
 INSERT INTO approval VALUES (1, 0, 0, 1, '', 'pass', 's', 0, '')
 INSERT INTO approval VALUES (1, 0, 0, 1, 'ann', 'maybe', 's', 0, '')
 INSERT INTO granted_loops VALUES (1, 0, 0)

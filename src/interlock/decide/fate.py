@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from interlock.model.events import Verdict
 from interlock.model.plan import Retry
 from interlock.model.run import Unit
 from interlock.model.states import NOT_RETRYABLE, AttemptState, Reason, UnitState
+
+MISSES: Final = frozenset({Reason.PARSE_ERROR, Reason.VALIDATION_ERROR})
+"""What the one corrective re-ask is for."""
 
 
 class Fate(msgspec.Struct, frozen=True, kw_only=True):

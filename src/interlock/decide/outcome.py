@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from interlock.decide.answers import asked_fate
-from interlock.decide.fate import Fate, failed
+from interlock.decide.fate import MISSES, Fate, failed
 from interlock.decide.output import Failure, extract, extract_reply
 from interlock.decide.quota import parked
 from interlock.decide.upcoming import engine_of
@@ -34,8 +34,6 @@ _NEVER_BEGAN: Final = frozenset(
 """Failures that cost nothing, so that unknown usage is none."""
 _REFUSED: Final = frozenset({Reason.LLM_RATE_LIMIT, Reason.LLM_OVERLOADED, Reason.LLM_CONTEXT_LENGTH})
 """Failures that cost nothing where one call is one request; an agent may have made others before."""
-MISSES: Final = frozenset({Reason.PARSE_ERROR, Reason.VALIDATION_ERROR})
-"""What the one corrective re-ask is for."""
 
 
 def record(snap: Snapshot, step: Step, unit: Unit, ended: Outcome, at: int) -> list[ev.Event]:

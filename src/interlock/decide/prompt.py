@@ -54,19 +54,25 @@ def correction(errors: str, original: str | None) -> str:
     return text if original is None else f"{original}\n\n{text}"
 
 
-def judge_prompt(rubric: str, counts: str, artifact_json: bytes, clip_chars: int) -> str:
-    """Return what a judge is asked: the rubric byte for byte, and a summary of the artifact."""
-    text = artifact_json.decode()
-    clipped = len(text) > clip_chars
-    shown = text[:clip_chars]
-    said = f", clipped to its first {clip_chars:,} of {len(text):,} characters" if clipped else ""
-    label = f"artifact as canonical JSON{said}"
+def judge_prompt(
+    rubric: str, counts: str, artifact_json: bytes, clip_chars: int, *, item_json: bytes | None = None
+) -> str:
+    """Return what a judge is asked: the rubric byte for byte, and a summary of the artifact, or of one item's result."""
+    what = "artifact" if item_json is None else "result of this item"
+    item = [] if item_json is None else [_clipped("item", item_json, clip_chars)]
     return "\n\n".join(
         [
             rubric,
             _JUDGE,
             counts,
-            block(label, shown),
+            *item,
+            _clipped(f"{what} as canonical JSON", artifact_json, clip_chars),
             'Answer with exactly one JSON object: {"complete": true or false, "missing": [texts], "feedback": text}.',
         ]
     )
+
+
+def _clipped(label: str, json: bytes, most: int) -> str:
+    text = json.decode()
+    said = f", clipped to its first {most:,} of {len(text):,} characters" if len(text) > most else ""
+    return block(label + said, text[:most])

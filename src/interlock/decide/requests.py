@@ -8,6 +8,7 @@ import msgspec
 
 from interlock.decide.approval import approve
 from interlock.decide.now import Now
+from interlock.decide.reopen import grant
 from interlock.decide.values import schema_errors
 from interlock.model import canon
 from interlock.model import events as ev
@@ -23,11 +24,14 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def answer(snap: Snapshot, kind: str, payload: dict[str, Any], now: Now) -> Answer:
-    """Answer a `resolve` or `raise` request; `abandon` ends work first, so the loop does it."""
+    """Answer any request but `abandon`, which ends work first, so that the loop does it."""
     if kind == "resolve":
         return _resolve(snap, payload, now)
     if kind == "raise":
         return Answer(raises(payload, now))
+    if kind == "loops":
+        granted = grant(snap, now, payload["loops"])
+        return Answer(tuple(granted)) if granted else Answer((), "no rejected step here can loop")
     if kind in ("approve", "reject"):
         events, outcome = approve(snap, payload, now, verdict="pass" if kind == "approve" else "reject")
         return Answer(tuple(events), outcome)
@@ -56,6 +60,8 @@ def _resolve(snap: Snapshot, payload: dict[str, Any], now: Now) -> Answer:
     step, unit = found
     if unit.state is not UnitState.UNKNOWN:
         return Answer((), f"unit '{unit.id}' is {unit.state}, not unknown")
+    if snap.run.state is RunState.FAILED and step.state is StepState.BLOCKED:
+        return Answer((), f"the run failed; reopen it first: interlock resume {snap.run.id}")
     spec = snap.plan.steps[step.index]
     moved: ev.UnitMoved
     if payload["done"]:

@@ -91,6 +91,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """The warm worker that capacity() offered for it."""
     prompt: str | None = None
     """The whole text to send: prose with context attached, or a correction."""
+    cold_prompt: str | None = None
+    """What to send instead where `session` cannot be gone on with; None: the prompt stands by itself."""
     session: str | None = None
     """The agent session to continue in; None starts a new one."""
     session_usage: Usage | None = None

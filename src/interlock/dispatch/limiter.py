@@ -159,7 +159,7 @@ class EngineLimit:
         self._held.discard(place.number)
         if self._file:
             self._file.give_back(place.number)
-            if self._line and self._file.others_wait():
+            if self._file.others_wait():
                 # who has just had a place lets the others look first
                 self._turn_at = time.monotonic() + 1.5 * _LOOK_S
         self._serve()

@@ -1,4 +1,4 @@
-"""Runs prompts: one thread an attempt, taken from those that are idle; a call of an API needs it only to begin.
+"""Runs prompts: one thread an attempt, taken from those that are idle.
 
 What an attempt goes through: the engine's settings, environment and key, a place in the engine's limit, the engine.
 Guarantees: `start` and `cancel` never block and never raise for one attempt; every started request gets exactly one
@@ -22,7 +22,7 @@ import msgspec
 from interlock.dispatch.attempt import Attempt, now_ms
 from interlock.dispatch.base import EngineSettings, EnvAudit, Job, Outcome, Report, Request
 from interlock.dispatch.limiter import EngineLimit, Limiter, Place, Waiting, limits_folder
-from interlock.dispatch.llm import Ending, LlmEngines
+from interlock.dispatch.llm import Lines, LlmEngines
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.process import Wake
 from interlock.dispatch.prompt_env import Keyed, with_key
@@ -80,7 +80,6 @@ class PromptRunner:
         self._queue: queue.SimpleQueue[Attempt | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._attempts: dict[str, Attempt] = {}
-        self._in_threads = 0
         self._threads: list[threading.Thread] = []
         self._audited: set[str] = set()
         self._closed = False
@@ -89,9 +88,8 @@ class PromptRunner:
         """Begin the attempt; its reports follow."""
         attempt = Attempt(request)
         with self._lock:
-            refused = self._refusal() if self._in_threads >= len(self._threads) or self._closed else None
+            refused = self._refusal() if len(self._attempts) >= len(self._threads) or self._closed else None
             if refused is None:
-                self._in_threads += 1
                 self._attempts[request.dispatch] = attempt
                 self._queue.put(attempt)
         if refused is not None:
@@ -138,17 +136,11 @@ class PromptRunner:
             while (attempt := self._queue.get()) is not None:
                 outcome = self._guarded(attempt, desk)
                 with self._lock:
-                    self._in_threads -= 1
-                if outcome is not None:
-                    self._end(attempt, outcome)
+                    attempt.wake = None
+                    self._attempts.pop(attempt.request.dispatch, None)
+                self._report(outcome)
 
-    def _end(self, attempt: Attempt, outcome: Outcome) -> None:
-        with self._lock:
-            attempt.wake = None
-            self._attempts.pop(attempt.request.dispatch, None)
-        self._report(outcome)
-
-    def _guarded(self, attempt: Attempt, desk: _Desk) -> Outcome | None:
+    def _guarded(self, attempt: Attempt, desk: _Desk) -> Outcome:
         try:
             return self._carry_out(attempt, desk)
         except EnvUnresolvedError as error:
@@ -156,10 +148,10 @@ class PromptRunner:
         except InterlockError as error:
             return attempt.never_began(Reason.DISPATCH_ERROR, _told(error))
         except Exception as error:  # noqa: BLE001 - a fault of ours must end as an outcome, or the run would wait for ever
-            return _our_fault(attempt, error)
+            text = f"interlock failed to carry out the prompt: {type(error).__name__}: {error}"
+            return attempt.never_began(Reason.DISPATCH_ERROR, text, answered=attempt.started_at == 0)
 
-    def _carry_out(self, attempt: Attempt, desk: _Desk) -> Outcome | None:
-        """Carry out one prompt; None when the end is told later, by a call's own thread."""
+    def _carry_out(self, attempt: Attempt, desk: _Desk) -> Outcome:
         job = attempt.request.job
         if job.call is None or attempt.cancelled is not None:
             return attempt.never_began(None, "cancelled before it began")
@@ -170,28 +162,24 @@ class PromptRunner:
         place = _take(limit, attempt)
         if place is None:
             return attempt.never_began(None, "cancelled while it waited for its engine")
+        reason: Reason | None = Reason.DISPATCH_ERROR
+        try:
+            outcome = self._answered(attempt, settings, keyed, desk)
+            reason = outcome.reason
+        finally:
+            limit.give_back(place, overloaded=reason in _TOO_MUCH, answered=reason is None)
+        if limit.notice:
+            outcome = msgspec.structs.replace(outcome, notices=(*outcome.notices, limit.notice))
+        return outcome
+
+    def _answered(self, attempt: Attempt, settings: EngineSettings, keyed: Keyed, desk: _Desk) -> Outcome:
         attempt.started_at = now_ms()
         if settings.kind == "llm":
-            self._call(attempt, settings, keyed, (limit, place))
-            return None
-        try:
-            poller, wake = desk.poller()
-            attempt.wake = wake
-            outcome = self._agents.answer(attempt, settings, keyed.env, keyed.key, poller, wake.fd)
-        except BaseException:
-            limit.give_back(place)
-            raise
-        return _given_back(limit, place, outcome)
-
-    def _call(self, attempt: Attempt, settings: EngineSettings, keyed: Keyed, taken: tuple[EngineLimit, Place]) -> None:
-        def done(ending: Ending) -> None:
-            try:
-                outcome = outcome_of(attempt, ending, keyed.env.redactor, self._log)
-            except Exception as error:  # noqa: BLE001 - as in _guarded
-                outcome = _our_fault(attempt, error)
-            self._end(attempt, _given_back(*taken, outcome))
-
-        self._llm.begin(attempt, settings, keyed.key, done)
+            ending = self._llm.answer(attempt, settings, keyed.key, desk.lines)
+            return outcome_of(attempt, ending, keyed.env.redactor, self._log)
+        poller, wake = desk.poller()
+        attempt.wake = wake
+        return self._agents.answer(attempt, settings, keyed.env, keyed.key, poller, wake.fd)
 
     def _audit(self, job: Job, env: ResolvedEnv) -> None:
         if not env.names and not env.warnings:
@@ -204,13 +192,14 @@ class PromptRunner:
 
 
 class _Desk:
-    """What a thread needs to watch agents; had only once it does, since it takes two open files."""
+    """What a thread keeps from one attempt to the next: lines to APIs, and what it watches agents with."""
 
     def __init__(self) -> None:
+        self.lines = Lines()
         self._has: tuple[select.poll, Wake] | None = None
 
     def poller(self) -> tuple[select.poll, Wake]:
-        """Return a poller and what wakes it. Raises OSError."""
+        """Return a poller and what wakes it; had only once it is needed, for its open files. Raises OSError."""
         if self._has is None:
             poller, wake = select.poll(), Wake()
             poller.register(wake.fd, select.POLLIN)
@@ -218,21 +207,10 @@ class _Desk:
         return self._has
 
     def close(self) -> None:
-        """Release the files."""
+        """Release connections and files."""
+        self.lines.close()
         if self._has is not None:
             self._has[1].close()
-
-
-def _given_back(limit: EngineLimit, place: Place, outcome: Outcome) -> Outcome:
-    limit.give_back(place, overloaded=outcome.reason in _TOO_MUCH, answered=outcome.reason is None)
-    if not limit.notice:
-        return outcome
-    return msgspec.structs.replace(outcome, notices=(*outcome.notices, limit.notice))
-
-
-def _our_fault(attempt: Attempt, error: Exception) -> Outcome:
-    text = f"interlock failed to carry out the prompt: {type(error).__name__}: {error}"
-    return attempt.never_began(Reason.DISPATCH_ERROR, text, answered=attempt.started_at == 0)
 
 
 def _told(error: InterlockError) -> str:

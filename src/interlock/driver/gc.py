@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-
 import msgspec
 
 from interlock.driver.project import ProjectPaths
@@ -29,14 +27,4 @@ def collect(store: Store, project: ProjectPaths, before_ms: int, *, dry_run: boo
         for run_id in old:
             store.delete_run(run_id)
             (project.logs / f"{run_id}.log").unlink(missing_ok=True)
-    return GcReport(runs=tuple(old), artifacts=_artifacts(store, project, dry_run=dry_run))
-
-
-def _artifacts(store: Store, project: ProjectPaths, *, dry_run: bool) -> int:
-    folder = project.state_dir / "artifacts"
-    kept = store.referenced_artifacts()
-    loose = [path for path in folder.iterdir() if f"sha256:{path.name}" not in kept] if folder.is_dir() else []
-    if not dry_run:
-        for path in loose:
-            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
-    return len(loose)
+    return GcReport(runs=tuple(old), artifacts=store.sweep_artifacts(dry_run=dry_run))

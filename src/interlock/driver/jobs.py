@@ -10,6 +10,7 @@ import hashlib
 from pathlib import Path
 
 from interlock.decide.answers import JUDGE_SCHEMA
+from interlock.decide.fate import MISSES
 from interlock.decide.prompt import compose, correction, judge_prompt
 from interlock.decide.reduce import Artifact, reduce_step
 from interlock.decide.work import Shared, idempotency_key, shared
@@ -19,7 +20,7 @@ from interlock.model.events import Process
 from interlock.model.plan import Engine, Plan, Prompt, PythonFunction, Target
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step, Unit
-from interlock.model.states import Reason
+from interlock.model.states import UnitState
 
 
 class ModuleChangedError(Exception):
@@ -54,6 +55,11 @@ class JobBook:
         """Return the request of the unit's next attempt."""
         asked = unit if unit.kind != "probe" else step.units[int(unit.subject or 0)]
         session = self._session(step, unit)
+        text = None if job.call is None else self._prompt(step, unit, job)
+        cold = text
+        if text is not None and _corrects(unit):
+            cold = correction(unit.error, text)
+            text = cold if session is None else correction(unit.error, None)
         return Request(
             job=job,
             dispatch=dispatch,
@@ -63,8 +69,10 @@ class JobBook:
             item_json=unit.item,
             index=unit.index,
             process=process,
-            prompt=None if job.call is None else self._prompt(step, unit, job, session),
+            prompt=text,
+            cold_prompt=None if cold == text else cold,
             session=session,
+            session_usage=None if session is None else self._snap.sessions.get(session),
         )
 
     def _session(self, step: Step, unit: Unit) -> str | None:
@@ -72,28 +80,25 @@ class JobBook:
         continued = self._plan.steps[step.index].retry.session == "continue"
         return unit.session if _corrects(unit) or continued else None
 
-    def _prompt(self, step: Step, unit: Unit, job: Job, session: str | None) -> str:
+    def _prompt(self, step: Step, unit: Unit, job: Job) -> str:
         spec = self._plan.steps[step.index]
         if unit.kind == "judge":
-            text = self._judge_prompt(step, spec, unit, job)
-        else:
-            text = compose(
-                spec.target.text if isinstance(spec.target, Prompt) else "",
-                params_json=job.params_json,
-                inputs_json=job.inputs_json,
-                item_json=unit.item,
-                index=unit.index,
-                feedback_json=unit.feedback,
-            )
-        if _corrects(unit):
-            return correction(unit.error, None if session is not None else text)
-        return text
+            return self._judge_prompt(step, spec, unit, job)
+        return compose(
+            spec.target.text if isinstance(spec.target, Prompt) else "",
+            params_json=job.params_json,
+            inputs_json=job.inputs_json,
+            item_json=unit.item,
+            index=unit.index,
+            feedback_json=unit.feedback,
+        )
 
     def _judge_prompt(self, step: Step, spec: PlanStep, unit: Unit, job: Job) -> str:
         judge = spec.gate.judge if spec.gate else None
         if judge is None:
             raise RuntimeError(f"unit {unit.id} has no judge")
-        return judge_prompt(judge.rubric, _counts(step, unit), job.artifact_json or b"null", judge.clip_chars)
+        artifact = job.artifact_json or b"null"
+        return judge_prompt(judge.rubric, _counts(step, unit), artifact, judge.clip_chars, item_json=unit.item)
 
     def take_notices(self) -> list[str]:
         """Return what a person should know about the world, once."""
@@ -209,14 +214,14 @@ def _call(plan: Plan, spec: PlanStep, unit: Unit) -> EngineCall | None:
 
 
 def _corrects(unit: Unit) -> bool:
-    """Tell whether the unit's next attempt is the one corrective re-ask."""
-    return unit.asks > 0 and unit.reason == Reason.PARSE_ERROR
+    """Tell whether the unit's next attempt is the one corrective re-ask; a retry or a question put anew is none."""
+    return unit.state is UnitState.PENDING and unit.asks > 0 and unit.reason in MISSES
 
 
 def _counts(step: Step, unit: Unit) -> str:
     """Return the line of unit counts that a judge reads."""
     if unit.item is not None:
-        return f"This is the result of one item: {unit.item.decode()}"
+        return f"Units: one item of {len(step.work)}, completed."
     parts = [f"{count} {state}" for state, count in step.counts.items() if count]
     return f"Units: {len(step.work)} in all, " + ", ".join(parts) + "."
 

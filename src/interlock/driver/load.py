@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from interlock.decide.budget import reservation
 from interlock.model import events as ev
 from interlock.model.plan import Plan
-from interlock.model.run import RunInfo, Snapshot, Step, Unit
+from interlock.model.run import RunInfo, Snapshot
 from interlock.model.states import UNIT_ENDED, RunState, StepState, UnitState
+from interlock.model.unit import Step, Unit
 from interlock.store.base import Loaded, RunRow, StepRow, UnitRow
 
 
@@ -44,11 +44,9 @@ def restore(plan: Plan, loaded: Loaded, units: Iterable[UnitRow]) -> tuple[Snaps
         _add(snap, step, unit_row)
         if unit_row.kind == "work" and unit_row.state == UnitState.COMPLETED and not step.ended:
             hashes[unit_row.step, unit_row.ordinal] = unit_row.input_hash
-    for seen in reversed(loaded.usage_seen):
-        snap.usage_seen.setdefault(seen.engine, []).append(seen.input_tokens + seen.output_tokens)
     for step in snap.steps:
         _settle(step)
-        _hold_back(snap, step)
+    _prompts(snap, loaded)
     snap.halted = _halted(snap)
     snap.open = [step.index for step in snap.steps if not step.ended]
     return snap, hashes
@@ -76,8 +74,21 @@ def _add(snap: Snapshot, step: Step, row: UnitRow) -> None:
         snap.running += 1
 
 
+def _prompts(snap: Snapshot, loaded: Loaded) -> None:
+    """Hold back again what prompts in flight had reserved, and recall what engines and sessions used, oldest first."""
+    snap.sessions = dict(loaded.sessions)
+    for attempt in loaded.open:
+        snap.steps[attempt.step].units[attempt.unit].reserve_tokens = attempt.reserve_tokens
+        snap.reserved_tokens += attempt.reserve_tokens
+    for seen in reversed(loaded.usage_seen):
+        snap.usage_seen.setdefault(seen.engine, []).append(seen.input_tokens + seen.output_tokens)
+
+
 def _settle(step: Step) -> None:
-    """Build what decisions ask for from the units: effective work, queues, counts, first failure."""
+    """Build what decisions ask for from the units: effective work, queues, counts, first failure.
+
+    What waits for a person is in no queue: nothing is dispatched for it.
+    """
     last: dict[int | None, Unit] = {}
     for unit in step.units:
         if unit.kind == "work":
@@ -87,23 +98,15 @@ def _settle(step: Step) -> None:
     step.work = list(last.values())
     for unit in step.work:
         step.counts[unit.state] += 1
-    for unit in (*step.work, *step.asked):
-        if unit.kind == "approval":
-            continue
-        step.asking += unit.kind != "work" and unit.state not in UNIT_ENDED
+    engaged = [unit for unit in step.asked if unit.kind != "approval"]
+    step.asking = sum(unit.state not in UNIT_ENDED for unit in engaged)
+    for unit in (*step.work, *engaged):
         if unit.state is UnitState.PENDING:
             step.ready.append(unit)
         elif unit.state is UnitState.WAITING:
             heapq.heappush(step.backoff, (unit.not_before, unit.ordinal))
     failed = [unit for unit in step.work if unit.state is UnitState.FAILED]
     step.first_failure = failed[0] if failed else None
-
-
-def _hold_back(snap: Snapshot, step: Step) -> None:
-    """Reserve for what was in flight, so that closing it as lost charges what its engine may have used."""
-    for unit in step.running.values():
-        unit.reserve_tokens = reservation(snap, snap.plan.steps[step.index], unit.kind)
-        snap.reserved_tokens += unit.reserve_tokens
 
 
 def _halted(snap: Snapshot) -> int | None:

@@ -203,8 +203,8 @@ class Loop:
                 model=job.call.model if job.call else None,
                 reserve_tokens=reserve,
             )
-            self._add(pending, (event,))
             requests.append((self._jobs.request(job, step, unit, number, dispatch, process), step, unit))
+            self._add(pending, (event,))
         for text in self._jobs.take_notices():
             self._add(pending, (ev.Notice(at=at, code="directory-identity", text=text),))
 

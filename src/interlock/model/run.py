@@ -21,6 +21,7 @@ from interlock.model.unit import Step, Unit, move_unit
 
 _SEEN: Final = 100
 """Answers of an engine that a reservation looks back on."""
+_NOTHING: Final = ev.Usage(input_tokens=0, output_tokens=0, cost_usd=0.0, cached_tokens=0, reasoning_tokens=0)
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +76,8 @@ class Snapshot:
         """Held back for prompts in flight."""
         self.usage_seen: dict[str, list[int]] = {}
         """Tokens of each engine's latest answers."""
+        self.sessions: dict[str, ev.Usage] = {}
+        """What agents' sessions consumed so far, as far as it is known."""
         self.granted: dict[int, int] = {}
         """Loops granted beyond the plan, by step."""
         self.running = 0
@@ -202,7 +205,7 @@ def _finished(snap: Snapshot, event: ev.AttemptFinished) -> None:
     unit.verdict = event.verdict
     unit.asks = event.asks
     if event.answered is not None and event.answered.session is not None:
-        unit.session = event.answered.session
+        _note_session(snap, unit, event.answered.session, event.usage)
     move_unit(step, unit, event.unit_state)
     _queue(step, unit, event.not_before)
     if unit.reserve_tokens:
@@ -212,6 +215,22 @@ def _finished(snap: Snapshot, event: ev.AttemptFinished) -> None:
         _charge(snap, event.usage, event.engine)
     if event.unit_state is UnitState.FAILED and unit.kind == "work":
         _note_failure(snap, step, unit)
+
+
+def _note_session(snap: Snapshot, unit: Unit, session: str, usage: ev.Usage | None) -> None:
+    before = snap.sessions.pop(session, None) if unit.session == session else _NOTHING
+    if before is not None and usage is not None and not usage.estimated:
+        snap.sessions[session] = _sum(before, usage)
+    unit.session = session
+
+
+def _sum(first: ev.Usage, second: ev.Usage) -> ev.Usage:
+    """Add usages; what is unknown in one is unknown in the sum."""
+    sums: dict[str, Any] = {}
+    for name in ("input_tokens", "output_tokens", "cost_usd", "cached_tokens", "reasoning_tokens"):
+        one, other = getattr(first, name), getattr(second, name)
+        sums[name] = None if one is None or other is None else one + other
+    return ev.Usage(**sums)
 
 
 def _charge(snap: Snapshot, usage: ev.Usage, engine: str | None) -> None:

@@ -75,13 +75,14 @@ class Artifacts:
             raise JournalCorruptError("artifact-corrupt", f"the artifact file {target} does not match its name", hint)
         return content
 
-    def sweep(self, referenced: Iterable[str]) -> int:
-        """Remove files that no row names and that are not brand-new; return how many."""
+    def sweep(self, referenced: Iterable[str], *, dry_run: bool = False) -> int:
+        """Remove files that no row names and that are not brand-new; return how many those are."""
         keep = {self.path(tagged).name for tagged in referenced}
         before = time.time() - _GRACE_S
-        removed = 0
+        found = 0
         for entry in self._folder.iterdir() if self._folder.is_dir() else ():
             if entry.name not in keep and entry.stat().st_mtime < before:
-                entry.unlink(missing_ok=True)
-                removed += 1
-        return removed
+                found += 1
+                if not dry_run:
+                    entry.unlink(missing_ok=True)
+        return found

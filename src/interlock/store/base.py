@@ -130,6 +130,8 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None
     engine: str | None = None
     model: str | None = None
+    reserve_tokens: int = 0
+    """What the budget held back for it."""
     answered: Answered | None = None
     usage: Usage | None = None
     process: Process | None
@@ -210,6 +212,8 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """Loops granted beyond the plan, by step."""
     usage_seen: tuple[UsageSeen, ...]
     """The latest of the project, latest first."""
+    sessions: dict[str, Usage]
+    """What agents' sessions consumed in this run, where all of it is known."""
     dispatched: int
     tokens: int
     cost_usd: float
@@ -372,8 +376,8 @@ class Store(Protocol):
         """Hashes of the artifacts that lie in files and are named by a step."""
         ...
 
-    def sweep_artifacts(self) -> int:
-        """Remove artifact files that no step names and that are over an hour old; return how many."""
+    def sweep_artifacts(self, *, dry_run: bool = False) -> int:
+        """Remove artifact files that no step names and that are over an hour old; return how many those are."""
         ...
 
     def close(self) -> None:

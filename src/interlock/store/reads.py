@@ -128,6 +128,7 @@ class Reader:
                 parked=dict(self._all("parked", seq)),
                 granted=dict(self._all("granted", seq)),
                 usage_seen=tuple(rows.usage_seen(row) for row in self._all("usage_history", USAGE_SEEN)),
+                sessions=dict(filter(None, map(rows.session_usage, self._all("session_usage", seq)))),
                 dispatched=spent.units,
                 tokens=spent.tokens,
                 cost_usd=spent.cost_usd,

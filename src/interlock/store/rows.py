@@ -53,8 +53,8 @@ def unit_row(row: Tuple) -> UnitRow:
 
 def attempt_row(row: Tuple) -> AttemptRow:
     """An attempt. What belongs together in its events stands together in the row, or is None as a whole."""
-    *head, answered_model, session, request_id = row[:13]
-    usage, place = row[13:19], row[19:]
+    *head, answered_model, session, request_id = row[:14]
+    usage, place = row[14:20], row[20:]
     pid, start_ticks, boot_id, log_offset, log_length, *times = place
     answered = _struct(Answered, (session, answered_model, request_id))
     used = _struct(Usage, (*usage[:-1], bool(usage[-1])))
@@ -73,6 +73,13 @@ def approval_row(row: Tuple) -> ApprovalRow:
     """A person's verdict."""
     *head, override, note = row
     return _checked((*head, bool(override), note), ApprovalRow)
+
+
+def session_usage(row: Tuple) -> tuple[str, Usage] | None:
+    """A session and what it consumed; None where nothing of that is known."""
+    session, *used = row
+    values = _struct(Usage, (*used, False))
+    return None if values is None else (msgspec.convert(session, str), msgspec.convert(values, Usage))
 
 
 def usage_seen(row: Tuple) -> UsageSeen:

@@ -227,11 +227,11 @@ class SqliteStore(Reader):
         with translated(self._spool.path(run_id)):
             self._spool.remove(run_id)
 
-    def sweep_artifacts(self) -> int:
-        """Remove artifact files that no step names and that are over an hour old; return how many."""
+    def sweep_artifacts(self, *, dry_run: bool = False) -> int:
+        """Remove artifact files that no step names and that are over an hour old; return how many those are."""
         # inside a write transaction, so that no commit names a file between the look and the removal
         with self._db.write():
-            return self._artifacts.sweep(row[0] for row in self._all("referenced_artifacts"))
+            return self._artifacts.sweep((row[0] for row in self._all("referenced_artifacts")), dry_run=dry_run)
 
 
 def _is_own_end(event: Event) -> bool:

@@ -37,7 +37,10 @@ def reserve(batch: Batch, group: list[ev.AttemptReserved]) -> None:
             f"a reservation in step {', '.join(map(str, sorted({e.step for e in group})))} is refused: "
             "a unit is neither pending nor waiting, the attempt's number is not its next, or a person is asked",
         )
-    rows = [(seq, e.step, e.unit, e.number, e.dispatch, *_process(e), e.engine, e.model, e.at) for e in group]
+    rows = [
+        (seq, e.step, e.unit, e.number, e.dispatch, *_process(e), e.engine, e.model, e.reserve_tokens, e.at)
+        for e in group
+    ]
     batch.many("reserve_attempt", rows)
     _log(batch, group)
 

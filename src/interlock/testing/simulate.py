@@ -11,11 +11,13 @@ from typing import Any
 
 import msgspec
 
+from interlock.decide.budget import reservation
 from interlock.decide.next import next_actions
 from interlock.decide.now import Now
 from interlock.decide.outcome import record
 from interlock.decide.reopen import close_lost, go_on
 from interlock.decide.schedule import next_due
+from interlock.decide.upcoming import engine_of
 from interlock.model import events as ev
 from interlock.model.actions import Dispatch
 from interlock.model.outcome import Outcome
@@ -95,8 +97,17 @@ class Simulation:
         step = self.snap.steps[action.step]
         unit = step.units[action.unit]
         number = unit.attempt + 1
-        name = f"{step.id}.{unit.ordinal}.{number}"
-        self.add(ev.AttemptReserved(at=self.at, step=step.index, unit=unit.ordinal, number=number, dispatch=name))
+        spec = self.snap.plan.steps[step.index]
+        reserved = ev.AttemptReserved(
+            at=self.at,
+            step=step.index,
+            unit=unit.ordinal,
+            number=number,
+            dispatch=f"{step.id}.{unit.ordinal}.{number}",
+            engine=engine_of(spec, unit.kind),
+            reserve_tokens=reservation(self.snap, spec, unit.kind),
+        )
+        self.add(reserved)
         self._inflight.append((step, unit))
 
     def _end_one(self) -> None:
@@ -123,6 +134,7 @@ def simulate(
     """Drive a run to where nothing can move: a new one, or one whose driver died after `prefix`."""
     simulation = Simulation(snapshot(plan, params, prefix), answer, pick)
     if prefix:
+        simulation.at = max(BEGIN_MS, *(event.at for event in prefix))
         simulation.take_over()
     simulation.run()
     return simulation

@@ -16,11 +16,12 @@ from typing import Final
 
 import msgspec
 
+from interlock.dispatch.agents import slash
 from interlock.dispatch.agents.acp_policy import Policy, policy_of
 from interlock.dispatch.agents.acp_turn import Message, Turn
 from interlock.dispatch.agents.base import Answer, CannotAskError, Card
 from interlock.dispatch.agents.faults import fault_of
-from interlock.dispatch.agents.helpers import Helper, Helpers, Key
+from interlock.dispatch.agents.helpers import Helper, Key
 from interlock.dispatch.agents.jsonl import parse
 from interlock.dispatch.agents.live import Said, Talk
 from interlock.dispatch.agents.watch import EndedError
@@ -65,11 +66,14 @@ class AcpAdapter:
 
 
 def _serve(helper: Helper, key: Key, policy: Policy, talk: Talk) -> Said:
-    turn = Turn(talk.ask, policy, helper.notes.get(_KNOWN), frozenset(helper.notes.get(_SESSIONS, ())))
+    ask = msgspec.structs.replace(talk.ask, prompt=slash.guarded(talk.ask.prompt))
+    turn = Turn(ask, policy, helper.notes.get(_KNOWN), frozenset(helper.notes.get(_SESSIONS, ())))
     talk.watch.cpu_ticks = helper.tree.cpu_ticks
     if helper.process is not None:
         talk.report(helper.process)
-    return _Line(helper, turn, talk).run(key)
+    said = _Line(helper, turn, talk).run(key)
+    told = slash.notice(ask.engine, ask.command[0], talk.ask.prompt)
+    return said._replace(answer=msgspec.structs.replace(said.answer, notices=(*told, *said.answer.notices)))
 
 
 class _Line:
@@ -79,10 +83,8 @@ class _Line:
         self._helper = helper
         self._turn = turn
         self._talk = talk
-        self._helpers: Helpers = talk.helpers
         self._parts: list[bytes] = []
-        self._bytes = 0
-        self._sending = b""
+        self._bytes, self._sending = 0, b""
         os.set_blocking(helper.stdin, False)
         os.set_blocking(helper.stdout, False)
 
@@ -93,10 +95,10 @@ class _Line:
             lost = self._follow(lambda: self._talk.watch.wait(None, self._wanted()))
         except EndedError as ended:
             self._stop_politely()
-            self._helpers.end(self._helper)
+            self._talk.helpers.end(self._helper)
             return Said(self._turn.so_far(), self._helper.process, ended.ending)
         except BaseException:
-            self._helpers.end(self._helper)
+            self._talk.helpers.end(self._helper)
             raise
         if lost is not None:
             return Said(self._lost(lost), self._helper.process)
@@ -176,7 +178,7 @@ class _Line:
 
     def _lost(self, why: str) -> Answer:
         said = self._helper.tail()
-        code = self._helpers.end(self._helper)
+        code = self._talk.helpers.end(self._helper)
         opened = self._turn.session is not None
         text = f"the agent ended in the middle: {why}" if opened else f"the agent does not speak ACP: {why}"
         text += f" (exit code {code})" if code is not None and code >= 0 else ""
@@ -190,9 +192,9 @@ class _Line:
         notes[_KNOWN], notes[_NEXT_ID] = self._turn.known, self._turn.next_id
         notes[_SESSIONS] = {*notes.get(_SESSIONS, ()), self._turn.session}
         if answer.reason is None:
-            self._helpers.give_back(key, self._helper)
+            self._talk.helpers.give_back(key, self._helper)
         else:
-            self._helpers.end(self._helper)
+            self._talk.helpers.end(self._helper)
 
 
 ACP: Final = AcpAdapter()

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
+
 from interlock.dispatch.agents.acp_policy import Policy
 from interlock.dispatch.agents.acp_words import failure, passed_off, stop_failure, usage_at
 from interlock.dispatch.agents.base import Answer, Ask
@@ -37,6 +39,7 @@ class Turn:
         self._denied: list[str] = []
         self._notices: list[str] = []
         self._listening = False
+        self._acted = False
         self.cancelled = False
         self.known = known
         self.session: str | None = None
@@ -144,7 +147,7 @@ class Turn:
 
     def _ended(self, reply: Message) -> list[Message]:
         if not isinstance(reply.get("result"), dict):
-            return self._fail(reply, acted=True)
+            return self._fail(reply, acted=self._acted)
         result = reply["result"]
         self._usage = usage_at(result) or self._usage
         chunks = next((kept for kept in reversed(self._segments) if "".join(kept).strip()), [])
@@ -167,8 +170,9 @@ class Turn:
                 if text and not _NOISE.fullmatch(text):
                     self._segments[-1].append(text)
                 self._usage = usage_at(update, self._usage) or self._usage
-            case "tool_call" if self._segments[-1]:
+            case "tool_call":
                 # what was said before a tool was used is no part of the answer
+                self._acted = True
                 self._segments.append([])
             case _:
                 pass
@@ -187,9 +191,7 @@ class Turn:
 
 
 def _with_text(known: Answer, chunks: list[str]) -> Answer:
-    return Answer(
-        text="".join(chunks), session=known.session, usage=known.usage, denied=known.denied, notices=known.notices
-    )
+    return msgspec.structs.replace(known, text="".join(chunks))
 
 
 def _note(method: str, params: Message) -> Message:

@@ -26,18 +26,17 @@ def ask_of(
     env: dict[bytes, bytes],
 ) -> Ask:
     """Return what the adapter is asked; the schema goes into the prompt where the CLI cannot enforce one."""
-    job, prompt = request.job, request.prompt or ""
+    job = request.job
     call = job.call or EngineCall(engine=settings.name, kind="agent", driver=settings.driver)
-    if call.schema_json is not None and not chosen.card.enforces_schema:
-        prompt = with_schema(prompt, call.schema_json)
+    session = None if "session" in chosen.card.cannot else request.session
     return Ask(
         engine=settings.name,
-        prompt=prompt,
+        prompt=prompt_of(request, chosen, cold=session is None),
         cwd=job.cwd,
         folder=str(folder),
         state=str(state),
         new_session=str(uuid.uuid5(_SESSIONS, f"{job.run_id}/{request.dispatch}")),
-        session=None if "session" in chosen.card.cannot else request.session,
+        session=session,
         session_usage=request.session_usage,
         model=call.model,
         schema_json=call.schema_json,
@@ -52,6 +51,13 @@ def ask_of(
         timeout_ms=job.timeout_ms,
         env={os.fsdecode(name): os.fsdecode(value) for name, value in env.items()},
     )
+
+
+def prompt_of(request: Request, chosen: Adapter | LiveAdapter, *, cold: bool) -> str:
+    """Return the text to send: outside of the session that was asked for, one that stands by itself."""
+    text = (request.cold_prompt if cold else None) or request.prompt or ""
+    schema = request.job.call.schema_json if request.job.call is not None else None
+    return text if schema is None or chosen.card.enforces_schema else with_schema(text, schema)
 
 
 def environment(

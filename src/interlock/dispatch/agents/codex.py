@@ -95,7 +95,7 @@ def _provider(ask: Ask) -> tuple[str, ...]:
     ]
     if ask.api_key is not None:
         fields.append(f'env_key="{_KEY}"')
-    return ("-c", "model_provider=interlock", "-c", f"model_providers.interlock={{{','.join(fields)}}}")
+    return ("-c", 'model_provider="interlock"', "-c", f"model_providers.interlock={{{','.join(fields)}}}")
 
 
 def _is_last(event: Event) -> bool:

@@ -16,15 +16,28 @@ from interlock.model.states import Reason
 
 _MAX_CHARS: Final = 2_000
 """No client's error is longer; an answer may begin with a quoted one."""
-_OPENINGS: Final = re.compile(
-    r"\s*(?:\[?API Error\b|(?:Error:\s*)?[45]\d\d[ :{]|Error: (?:Request|Failed|Connection|fetch|read E|connect E|API)"
-    r"|(?:litellm\.|openai\.|anthropic\.)?\w*(?:APIError|APIConnectionError|AuthenticationError|RateLimitError|BadRequestError"
-    r"|InternalServerError|ServiceUnavailableError)\b|unexpected status [45]\d\d\b|exceeded retry limit\b"
-    r"|stream disconnected before completion|Claude (?:AI )?usage limit reached|You've hit your (?:usage |session |weekly )?limit"
-    r"|(?:5-hour|Weekly|Session) limit reached|Credit balance is too low|Invalid API key|Please run /login|Not logged in\b"
-    r"|Prompt is too long$|Execution error$|Request timed out\.?$)",
-    re.IGNORECASE,
+_CLIENTS: Final = (
+    r"\[?API Error\b",
+    r"Error:\s*[45]\d\d\b",
+    r"Error: (?:Request|Failed|Connection|fetch|read E|connect E|API)",
+    r"[45]\d\d:?\s+(?:\{|status code|Bad |Unauth|Forbidden|Not Found|Too Many|Internal Server|Service Unavail|Gateway)",
+    r"(?:litellm\.|openai\.|anthropic\.)?\w*(?:API|APIConnection|Authentication|RateLimit|BadRequest)Error\b",
+    r"(?:litellm\.|openai\.|anthropic\.)?(?:InternalServer|ServiceUnavailable)Error\b",
 )
+_AGENTS: Final = (
+    r"unexpected status [45]\d\d\b",
+    r"exceeded retry limit\b",
+    r"stream disconnected before completion",
+    r"Claude (?:AI )?usage limit reached",
+    r"You've hit your (?:usage |session |weekly )?limit",
+    r"(?:5-hour|Weekly|Session) limit reached",
+    r"Credit balance is too low",
+    r"Invalid API key",
+    r"Please run /login",
+    r"Not logged in\b",
+    r"(?:Prompt is too long|Execution error|Request timed out)\.?\s*$",
+)
+_OPENINGS: Final = re.compile(rf"\s*(?:{'|'.join(_CLIENTS + _AGENTS)})", re.IGNORECASE)
 _ENVELOPE: Final = frozenset({"type", "error", "request_id", "requestId", "status", "code", "message", "statusCode"})
 _MARKS: Final = frozenset({"type", "code", "status", "statusCode"})
 

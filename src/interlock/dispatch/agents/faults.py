@@ -27,7 +27,7 @@ _LONG_WAIT_MS: Final = 300_000
 _QUOTA: Final = re.compile(
     r"usage limit|insufficient[_ ]quota|exceeded your (?:current )?quota|quota (?:exceeded|exhausted|will reset)"
     r"|exhausted your (?:daily |monthly )?(?:quota|capacity)|(?:hour|daily|weekly|monthly|session|spend(?:ing)?|opus|sonnet) limit"
-    r"|hit your limit|limit reached|out of (?:extra usage|credits)|credit balance|billing|free (?:tier|allocated) quota",
+    r"|hit your limit|(?<!rate )limit reached|out of (?:extra usage|credits)|credit balance|free (?:tier|allocated) quota",
     re.IGNORECASE,
 )
 _CONTEXT: Final = (
@@ -83,7 +83,7 @@ def fault_of(text: str, now_ms: int, status: int | None = None) -> Fault | None:
     """Return what an error text says, by its status where one is known or named; None when it says nothing known."""
     status = status if status is not None else status_in(text)
     if _QUOTA.search(text) and status in {None, 400, 402, 403, 429}:
-        return Fault(Reason.LLM_QUOTA, quota_until=until_ms(text, now_ms))
+        return _quota(text, now_ms)
     reason = _by_status(status, text)
     if reason is None:
         reason = next((reason for words, reason in _BY_WORDS if words.search(text)), None)
@@ -93,6 +93,15 @@ def fault_of(text: str, now_ms: int, status: int | None = None) -> Fault | None:
     if reason is Reason.LLM_RATE_LIMIT and wait is not None and wait > _LONG_WAIT_MS:
         return Fault(Reason.LLM_QUOTA, quota_until=now_ms + wait)
     return Fault(reason, retry_after_ms=wait)
+
+
+def _quota(text: str, now_ms: int) -> Fault:
+    until = until_ms(text, now_ms)
+    wait = delay_ms(text)
+    if wait is not None and wait <= _LONG_WAIT_MS and until == now_ms + wait:
+        # an allowance by the minute is a rate limit, whatever it is called
+        return Fault(Reason.LLM_RATE_LIMIT, retry_after_ms=wait)
+    return Fault(Reason.LLM_QUOTA, quota_until=until)
 
 
 def _by_status(status: int | None, text: str) -> Reason | None:

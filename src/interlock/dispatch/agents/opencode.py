@@ -56,6 +56,7 @@ class OpencodeAdapter:
                 text_at(event, "part", "tool") for event in seen if is_refusal(text_at(event, "part", "state", "error"))
             ),
             usage=usage_of(steps),
+            acted=any(event.get("type") == "tool_use" for event in seen),
         )
         if reply.ask.session is not None and not seen and _GONE.search(said):
             gone = msgspec.structs.replace(known, session_gone=True, acted=False)
@@ -66,7 +67,7 @@ class OpencodeAdapter:
         if failed is not None:
             return error_answer(known, failed, reply.now_ms)
         if not steps:
-            silent = f"it ended without an answer: {said}" if said else "it ended without an answer"
+            silent = f"it gave no answer: {said}" if said else "it gave no answer"
             return error_answer(known, {"data": {"message": silent}}, reply.now_ms)
         return finish_answer(known, text_at(steps[-1], "reason"), _last_text(seen))
 

@@ -7,21 +7,27 @@ is killed; a prompt that an earlier driver sent is found again and not paid for 
 
 from __future__ import annotations
 
-import re
 import time
 from typing import Any, Final
 
 import msgspec
 
 from interlock.dispatch.agents.base import Answer
-from interlock.dispatch.agents.faults import fault_of
 from interlock.dispatch.agents.helpers import Helper
 from interlock.dispatch.agents.jsonl import dig, text_at
 from interlock.dispatch.agents.live import Said, Talk
 from interlock.dispatch.agents.opencode_http import CallError, Server
 from interlock.dispatch.agents.opencode_prompt import Prompt, State, find, open_session, send
 from interlock.dispatch.agents.opencode_server import SERVER, USED
-from interlock.dispatch.agents.opencode_words import error_answer, finish_answer, refused_tools, text_of, usage_of
+from interlock.dispatch.agents.opencode_words import (
+    error_answer,
+    finish_answer,
+    refused_tools,
+    retry_answer,
+    text_of,
+    usage_of,
+    used_tools,
+)
 from interlock.dispatch.agents.watch import EndedError
 from interlock.dispatch.attempt import now_ms
 from interlock.model.states import Reason
@@ -30,9 +36,9 @@ AUTO: Final = "--auto"
 """In the engine's `args`: allow what opencode would ask for."""
 _POLL_S: Final = 0.25
 _GONE_S: Final = 0.05
+_DYING_S: Final = 1.0
 _PATIENCE: Final = 5
 """Calls in a row that may go unanswered before the server counts as lost."""
-_STATUS: Final = re.compile(r"\b(429|5\d\d)\b")
 
 
 class Conversation:
@@ -47,6 +53,7 @@ class Conversation:
         self._denied: list[str] = []
         self._notices: list[str] = []
         self._failures = 0
+        self._sent = False
 
     def run(self) -> Said:
         """Send, or find again, and follow."""
@@ -71,6 +78,7 @@ class Conversation:
                 self._notices.append(
                     f"session {talk.ask.session} of engine `{talk.ask.engine}` is gone; a new one was started"
                 )
+            self._sent = True
             self._prompt = send(self._server, session, talk.key, talk.ask)
         used.add(self._prompt.message)
         return self._follow(self._prompt)
@@ -109,18 +117,7 @@ class Conversation:
     def _refuse_retry(self, prompt: Prompt, state: State) -> Answer:
         """End a call that opencode would repeat without end, and give its wait as the time to wait."""
         prompt.abort(self._server)
-        message = text_at(state.status, "message") or "the call failed"
-        found = _STATUS.search(message)
-        fault = fault_of(message, now_ms(), int(found[1]) if found else None)
-        wait_ms = dig(state.status, "next")
-        after = max(0, int(wait_ms) - now_ms()) if isinstance(wait_ms, int | float) else None
-        return msgspec.structs.replace(
-            self._known(state),
-            reason=fault.reason if fault else Reason.LLM_OVERLOADED,
-            error=message,
-            retry_after_ms=(fault.retry_after_ms if fault else None) or after,
-            quota_until=fault.quota_until if fault else None,
-        )
+        return retry_answer(self._known(state), state.status, now_ms())
 
     def _read(self, state: State) -> Answer:
         known, last = self._known(state), state.replies[-1]
@@ -138,6 +135,7 @@ class Conversation:
             usage=usage_of(infos),
             denied=(*self._denied, *(name for reply in replies for name in refused_tools(reply))),
             notices=tuple(self._notices),
+            acted=state is None or any(used_tools(reply) for reply in replies),
         )
 
     def _permit(self, prompt: Prompt) -> None:
@@ -169,17 +167,26 @@ class Conversation:
             self._talk.helpers.end(self._helper)
 
     def _lost(self, error: CallError) -> Answer:
-        alive = self._helper.alive()
+        """Say why there is no answer. The prompt may have been taken: a later attempt looks for it first."""
+        alive = self._outlives(error)
         said = "" if alive else self._helper.tail()
         if not alive:
             self._talk.helpers.end(self._helper)
         text = f"`opencode serve` {'failed' if alive else 'ended in the middle'}: {error}"
+        lost = Reason.NETWORK_ERROR if error.status is None else Reason.LLM_BAD_RESPONSE
         return msgspec.structs.replace(
             self._known(None),
-            reason=Reason.LLM_BAD_RESPONSE if alive else Reason.KILLED,
+            reason=lost if alive else Reason.KILLED,
             error=f"{text}: {said}" if said else text,
-            acted=self._prompt is not None,
+            acted=self._sent or self._prompt is not None,
         )
+
+    def _outlives(self, error: CallError) -> bool:
+        """Tell whether the server lives; one that is dying closes its connections first."""
+        until = time.monotonic() + _DYING_S
+        while error.status is None and self._helper.alive() and time.monotonic() < until:
+            time.sleep(_GONE_S)
+        return self._helper.alive()
 
 
 def _of_session(found: Any, session: str) -> list[Any]:  # noqa: ANN401 - any JSON value

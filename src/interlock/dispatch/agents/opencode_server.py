@@ -29,7 +29,7 @@ _LISTENING: Final = re.compile(r"listening on http://127\.0\.0\.1:(\d+)")
 def start(argv: tuple[str, ...], env: dict[bytes, bytes], talk: Talk) -> Helper:
     """Start a server and wait until it is well. Raises SpawnError, EndedError."""
     password = secrets.token_urlsafe(24)
-    helper = talk.helpers.start(argv, talk.ask.cwd, env | {b"OPENCODESERVER_PASSWORD": password.encode()}, pipes=False)
+    helper = talk.helpers.start(argv, talk.ask.cwd, env | {b"OPENCODE_SERVER_PASSWORD": password.encode()}, pipes=False)
     until = time.monotonic() + _BOOT_S
     try:
         while time.monotonic() < until and helper.alive():
@@ -44,7 +44,7 @@ def start(argv: tuple[str, ...], env: dict[bytes, bytes], talk: Talk) -> Helper:
         raise
     said = helper.tail()
     talk.helpers.end(helper)
-    raise SpawnError(f"`{' '.join(argv[:2])}` did not come up within {_BOOT_S:g} s" + (f": {said}" if said else ""))
+    raise SpawnError(f"`{argv[0]} serve` did not come up" + (f": {said}" if said else "; run it by hand to see why"))
 
 
 def _healthy(server: Server) -> bool:

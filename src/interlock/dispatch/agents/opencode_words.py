@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -60,6 +61,26 @@ def error_answer(known: Answer, error: Any, now_ms: int) -> Answer:  # noqa: ANN
 _NAMED: Final = {"MessageOutputLengthError": Reason.LLM_BAD_RESPONSE, "ContextOverflowError": Reason.LLM_CONTEXT_LENGTH}
 
 
+def retry_answer(known: Answer, status: Any, now_ms: int) -> Answer:  # noqa: ANN401 - any JSON value
+    """Return the failure that a session's status `retry` tells, with the time that opencode would wait."""
+    message = text_at(status, "message") or "the call failed"
+    found = _STATUS.search(message)
+    fault = fault_of(message, now_ms, int(found[1]) if found else None)
+    again_at = dig(status, "next")
+    wait_ms = max(0, int(again_at) - now_ms) if isinstance(again_at, int | float) else None
+    return msgspec.structs.replace(
+        known,
+        # nothing but what may pass is repeated
+        reason=fault.reason if fault else Reason.LLM_OVERLOADED,
+        error=message,
+        retry_after_ms=(fault.retry_after_ms if fault else None) or wait_ms,
+        quota_until=fault.quota_until if fault else None,
+    )
+
+
+_STATUS: Final = re.compile(r"\b(429|5\d\d)\b")
+
+
 def _retry_after_ms(error: Any) -> int | None:  # noqa: ANN401 - any JSON value
     headers = dig(error, "data", "responseHeaders")
     if not isinstance(headers, dict):
@@ -99,8 +120,12 @@ def text_of(reply: Any) -> str:  # noqa: ANN401 - any JSON value
     return "".join(texts)
 
 
+def used_tools(reply: Any) -> list[Any]:  # noqa: ANN401 - any JSON value
+    """Return the tool calls of a message."""
+    parts = dig(reply, "parts")
+    return [part for part in parts if text_at(part, "type") == "tool"] if isinstance(parts, list) else []
+
+
 def refused_tools(reply: Any) -> list[str]:  # noqa: ANN401 - any JSON value
     """Return the tools that a message asked for and was refused."""
-    parts = dig(reply, "parts")
-    tools = [part for part in parts if text_at(part, "type") == "tool"] if isinstance(parts, list) else []
-    return [text_at(part, "tool") for part in tools if is_refusal(text_at(part, "state", "error"))]
+    return [text_at(part, "tool") for part in used_tools(reply) if is_refusal(text_at(part, "state", "error"))]

@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from interlock.dispatch.agents.asking import ask_of, environment
+from interlock.dispatch.agents.asking import ask_of, environment, prompt_of
 from interlock.dispatch.agents.base import Adapter, Answer, Ask, CannotAskError, Launch, Reply
 from interlock.dispatch.agents.events import EventSink
 from interlock.dispatch.agents.helpers import Helpers
@@ -145,7 +145,8 @@ class AgentRunner:
     def _ask(self, chosen: Adapter, ask: Ask, place: _Place) -> Outcome:
         end, answer, settled, said = self._once(chosen, ask, place)
         if answer.session_gone and ask.session is not None and place.attempt.cancelled is None:
-            anew = msgspec.structs.replace(ask, session=None, session_usage=None)
+            prompt = prompt_of(place.attempt.request, chosen, cold=True)
+            anew = msgspec.structs.replace(ask, prompt=prompt, session=None, session_usage=None)
             end, answer, settled, more = self._once(chosen, anew, place)
             gone = f"session {ask.session} of engine `{ask.engine}` is gone; a new one was started"
             said = (*said, *more, gone)

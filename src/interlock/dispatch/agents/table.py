@@ -56,12 +56,13 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     session_gone: str = ""
     failed_text: str = ""
     cannot: tuple[Feature, ...] = ()
+    notices: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
 
     def templates(self) -> list[str]:
         """Return everything that may hold a placeholder."""
         arguments = [text for entry in self.argv for text in ([entry] if isinstance(entry, str) else entry)]
-        return [*arguments, *self.last, *self.env.values(), *self.files.values()]
+        return [*arguments, *self.last, *self.env.values(), *self.files.values(), *self.notices]
 
 
 class TableAdapter:
@@ -154,7 +155,7 @@ def _check(row: Row) -> None:
             if name not in NAMES:
                 raise ValueError(f"agent `{row.program}`: `{{{name}}}` is nothing that can be put in")
     arguments = [text for entry in row.argv for text in ([entry] if isinstance(entry, str) else entry)]
-    if any("{api_key}" in text for text in (*arguments, *row.last)):
+    if any("{api_key}" in text for text in (*arguments, *row.last, *row.notices)):
         raise ValueError(f"agent `{row.program}`: `{{api_key}}` in argv would show the key to everybody; use `env`")
     if row.output != "text" and not row.text:
         raise ValueError(f"agent `{row.program}`: `text` must say where the answer stands in its {row.output}")

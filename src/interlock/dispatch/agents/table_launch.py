@@ -60,6 +60,7 @@ def launch(row: Row, card: Card, ask: Ask) -> Launch:
         stdin=prompt if row.prompt == "stdin" else b"",
         env={name: text for name, template in row.env.items() if (text := fill(template, values)) is not None},
         files=files,
+        notices=tuple(text for notice in row.notices if (text := fill(notice, values)) is not None),
         continues_session=ask.session is not None and any("{session}" in text for text in row.templates()),
     )
 

@@ -52,16 +52,18 @@ def read(row: Reading, reply: Reply) -> Answer:
     events = _events(row, reply.out)
     known = _known(row, reply, events)
     if reply.ask.session is not None and row.session_gone and row.session_gone.search(out[-4096:] + err):
-        return _failed(known, "the session does not exist any more", reply, gone=True)
+        return _failed(known, _Fault("the session does not exist any more", ""), reply, gone=True)
     fault = _fault(row, reply, events, out, err)
     if fault is not None:
-        return _failed(known, fault.error, reply, status=fault.status, otherwise=fault.reason)
+        return _failed(known, fault, reply)
     text = out if row.output == "text" else _text(row.text, events) or ""
     return msgspec.structs.replace(known, text=text.removesuffix("\n") if row.output == "text" else text)
 
 
 class _Fault(NamedTuple):
     error: str
+    said: str
+    """What of it are the agent's own words: only these tell a reason."""
     status: int | None = None
     reason: Reason = Reason.LLM_BAD_RESPONSE
     """Unless the error's own words tell more."""
@@ -72,43 +74,38 @@ def _fault(row: Reading, reply: Reply, events: Sequence[Any], out: str, err: str
     if finish is None or finish not in row.finish_ok:
         error = _text(row.error, events)
         if error:
-            return _Fault(error, _status(row, events))
+            return _Fault(error, error, _status(row, events))
     if row.failed_text and (found := row.failed_text.search(out)):
-        return _Fault(found[0].strip())
+        return _Fault(found[0].strip(), found[0])
     if reply.exit_code is not None and reply.exit_code > 0:
         said = err.strip() or (out.strip()[-2_048:] if row.output == "text" else "")
-        return _Fault(f"exit code {reply.exit_code}" + (f": {said}" if said else ""), None, Reason.NON_ZERO_EXIT)
+        error = f"exit code {reply.exit_code}" + (f": {said}" if said else "")
+        return _Fault(error, said, None, Reason.NON_ZERO_EXIT)
     if row.terminal is not None and not any(row.terminal.meets(event) for event in events):
-        return _Fault(_silent("it ended without its last event", err))
+        return _silent("it ended without its last event", err)
     if row.output == "json" and not events:
-        return _Fault(_silent("its output is not the one JSON object that was to come", err))
+        return _silent("its output is not the one JSON object that was to come", err)
     if row.finish is not None and finish not in row.finish_ok:
-        return _Fault(f"the answer is not whole: the agent stopped because of `{finish or 'nothing that it names'}`")
+        why = finish or "nothing that it names"
+        return _Fault(f"the answer is not whole: the agent stopped because of `{why}`", "")
     if row.cut and _begun_only(row.cut, events):
-        return _Fault("the answer was cut: the agent began a message that it did not finish")
+        return _Fault("the answer was cut: the agent began a message that it did not finish", "")
     if row.output != "text" and _text(row.text, events) is None:
-        return _Fault(_silent("it gave no answer", err))
+        return _silent("it gave no answer", err)
     return None
 
 
-def _silent(what: str, err: str) -> str:
-    return f"{what}: {err.strip()}" if err.strip() else what
+def _silent(what: str, err: str) -> _Fault:
+    said = err.strip()
+    return _Fault(f"{what}: {said}" if said else what, said)
 
 
-def _failed(
-    known: Answer,
-    error: str,
-    reply: Reply,
-    *,
-    status: int | None = None,
-    otherwise: Reason = Reason.LLM_BAD_RESPONSE,
-    gone: bool = False,
-) -> Answer:
-    fault = fault_of(error, reply.now_ms, status)
+def _failed(known: Answer, told: _Fault, reply: Reply, *, gone: bool = False) -> Answer:
+    fault = fault_of(told.said, reply.now_ms, told.status)
     return msgspec.structs.replace(
         known,
-        reason=otherwise if fault is None else fault.reason,
-        error=error,
+        reason=told.reason if fault is None else fault.reason,
+        error=told.error,
         retry_after_ms=None if fault is None else fault.retry_after_ms,
         quota_until=None if fault is None else fault.quota_until,
         session_gone=gone,

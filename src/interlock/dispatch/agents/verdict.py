@@ -47,14 +47,16 @@ def _with_what_is_known(end: Outcome, answer: Answer) -> Outcome:
 def _as_answered(known: Outcome, answer: Answer, max_result_bytes: int) -> Outcome:
     if answer.reason is not None:
         return _failed(known, answer, answer.reason, answer.error)
+    # from here on the agent said how its work ended, so nothing about its effects is unknown
+    told = Answer(acted=False)
     if answer.denied:
-        return _failed(known, answer, Reason.LLM_BAD_RESPONSE, _denied(answer.denied))
+        return _failed(known, told, Reason.LLM_BAD_RESPONSE, _denied(answer.denied))
     output = (answer.text if answer.structured_json is None else answer.structured_json).encode("utf-8", "replace")
     if answer.structured_json is None and (fault := disguised(answer.text, known.ended_at)) is not None:
-        given = Answer(retry_after_ms=fault.retry_after_ms, quota_until=fault.quota_until)
+        given = Answer(acted=False, retry_after_ms=fault.retry_after_ms, quota_until=fault.quota_until)
         return _failed(known, given, fault.reason, f"an error was passed off as the answer: {answer.text.strip()}")
     if len(output) > max_result_bytes:
-        return _failed(known, answer, Reason.OUTPUT_TOO_LARGE, _TOO_LARGE.format(max_result_bytes))
+        return _failed(known, told, Reason.OUTPUT_TOO_LARGE, _TOO_LARGE.format(max_result_bytes))
     return msgspec.structs.replace(
         known,
         status="ok",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from interlock.dispatch.llm import stainless
 from interlock.dispatch.llm.base import Ask, BadReplyError, Finish, Reply, Trouble
+from interlock.dispatch.llm.line import Line
 from interlock.dispatch.llm.native_schema import closed
-from interlock.dispatch.llm.transport import http_client
 from interlock.model.events import Usage
 
 OFFICIAL: Final = "https://api.anthropic.com"
@@ -25,31 +24,29 @@ _FINISHES: Final[dict[str, Finish]] = {
 
 
 class AnthropicApi:
-    """One endpoint."""
+    """One endpoint, over one line."""
 
-    def __init__(self, base_url: str | None, key: str | None) -> None:
+    def __init__(self, base_url: str | None, key: str | None, line: Line) -> None:
         import anthropic  # noqa: PLC0415 - an extra, and slow to load
 
         self._sdk = anthropic
         # address and key are given, so that neither is taken from variables that the configuration does not name
-        self._client = anthropic.AsyncAnthropic(
+        self._client = anthropic.Anthropic(
             base_url=base_url or OFFICIAL,
             api_key=key or "none",
             # the SDK sends a bearer token; compatible endpoints may know the key by its older header only
             default_headers={"X-Api-Key": key} if key and base_url else None,
             max_retries=0,
-            http_client=http_client(),
+            http_client=line.http,
         )
 
-    async def complete(self, ask: Ask, progress: Callable[[], None]) -> Reply:
+    def complete(self, ask: Ask) -> Reply:
         """Send the prompt and read the answer."""
         body = _body(ask)
         if not ask.stream:
-            return _reply(await self._client.messages.create(**body, timeout=None))
-        async with self._client.messages.stream(**body, timeout=None) as stream:
-            async for _ in stream:
-                progress()
-            return _reply(await stream.get_final_message(), request_id=stream.request_id)
+            return _reply(self._client.messages.create(**body, timeout=None))
+        with self._client.messages.stream(**body, timeout=None) as stream:
+            return _reply(stream.get_final_message(), request_id=stream.request_id)
 
     def enforceable(self, schema: dict[str, Any]) -> dict[str, Any] | None:
         """Return the schema closed, as the API wants it."""
@@ -58,10 +55,6 @@ class AnthropicApi:
     def explain(self, error: Exception) -> Trouble | None:
         """Say what an error of the SDK means."""
         return stainless.explain(self._sdk, error)
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._client.close()
 
 
 def _body(ask: Ask) -> dict[str, Any]:

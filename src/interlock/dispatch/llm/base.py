@@ -6,7 +6,7 @@ and the fallback for schemas are the caller's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -86,10 +86,10 @@ class TroubleError(Exception):
 
 
 class Api(Protocol):
-    """One endpoint with its connections. Used on one event loop."""
+    """One endpoint. Used by one thread."""
 
-    async def complete(self, ask: Ask, progress: Callable[[], None]) -> Reply:
-        """Send the prompt and read the answer; `progress` is called as parts arrive."""
+    def complete(self, ask: Ask) -> Reply:
+        """Send the prompt and read the answer."""
         ...
 
     def enforceable(self, schema: dict[str, Any]) -> dict[str, Any] | None:
@@ -98,8 +98,4 @@ class Api(Protocol):
 
     def explain(self, error: Exception) -> Trouble | None:
         """Say what an error of the SDK means; None when it is none of the SDK's."""
-        ...
-
-    async def close(self) -> None:
-        """Close the connections."""
         ...

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 from typing import TYPE_CHECKING, Any, Final
 
 from interlock.dispatch.llm.base import Ask, BadReplyError, Finish, Reply, Trouble
+from interlock.dispatch.llm.line import Line, trust
 from interlock.dispatch.llm.retry_after import wait_ms
-from interlock.dispatch.llm.transport import http_client, sync_client
 from interlock.model.events import Usage
 
 if TYPE_CHECKING:
@@ -30,41 +30,35 @@ _FINISHES: Final[dict[str, Finish]] = {
 
 
 class GeminiApi:
-    """One endpoint."""
+    """One endpoint, over one line."""
 
-    def __init__(self, base_url: str | None, key: str | None) -> None:
+    def __init__(self, base_url: str | None, key: str | None, line: Line) -> None:
         from google import genai  # noqa: PLC0415 - an extra, and slow to load
         from google.genai import errors, types  # noqa: PLC0415 - as above
 
         self._errors = errors
         self._types = types
-        self._http, self._unused = http_client(), sync_client()
         # address, key and kind are given, so that none is taken from variables that the configuration does not name
         self._client = genai.Client(
             vertexai=False,
             api_key=key or "none",
             http_options=types.HttpOptions(
                 base_url=base_url or OFFICIAL,
-                httpx_async_client=self._http,
-                # the SDK would make one of its own, at the price of reading all certificates again
-                httpx_client=self._unused,
+                httpx_client=line.http,
+                # for the SDK's other halves, which would read all certificates again for each thread
+                httpx_async_client=_nobodys_client(),
+                async_client_args={"ssl": trust()},
                 retry_options=types.HttpRetryOptions(attempts=1),
             ),
         )
 
-    async def complete(self, ask: Ask, progress: Callable[[], None]) -> Reply:
+    def complete(self, ask: Ask) -> Reply:
         """Send the prompt and read the answer."""
-        models, config = self._client.aio.models, self._config(ask)
-        parts: list[Any] = []
-        if ask.stream:
-            async for chunk in await models.generate_content_stream(
-                model=ask.model, contents=ask.prompt, config=config
-            ):
-                progress()
-                parts.append(chunk)
-        else:
-            parts.append(await models.generate_content(model=ask.model, contents=ask.prompt, config=config))
-        return _reply(parts, stream=ask.stream)
+        models, config = self._client.models, self._config(ask)
+        if not ask.stream:
+            return _reply([models.generate_content(model=ask.model, contents=ask.prompt, config=config)], stream=False)
+        parts = list(models.generate_content_stream(model=ask.model, contents=ask.prompt, config=config))
+        return _reply(parts, stream=True)
 
     def _config(self, ask: Ask) -> GenerateContentConfig:
         return self._types.GenerateContentConfig(**_settings(ask))
@@ -91,12 +85,13 @@ class GeminiApi:
             quota=any("PerDay" in found for found in ids) if ids else False if delay else None,
         )
 
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._client.aio.aclose()
-        self._client.close()
-        self._unused.close()
-        await self._http.aclose()
+
+@functools.cache
+def _nobodys_client() -> Any:  # noqa: ANN401 - a class of an extra that may be absent
+    """A client that is never opened."""
+    import httpx2  # noqa: PLC0415 - comes with the extra, and is slow to load
+
+    return httpx2.AsyncClient(verify=trust())
 
 
 def _settings(ask: Ask) -> dict[str, Any]:

@@ -5,14 +5,13 @@ Chat Completions, not Responses: it is what compatible servers have in common.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Final
 
 from interlock.dispatch.llm import stainless
 from interlock.dispatch.llm.base import Ask, BadReplyError, Finish, Reply, Trouble, TroubleError
+from interlock.dispatch.llm.line import Line
 from interlock.dispatch.llm.native_schema import closed, requires_all
-from interlock.dispatch.llm.transport import http_client
 from interlock.model.events import Usage
 
 OFFICIAL: Final = "https://api.openai.com/v1"
@@ -26,31 +25,30 @@ _FINISHES: Final[dict[str, Finish]] = {
 
 
 class OpenAiApi:
-    """One endpoint."""
+    """One endpoint, over one line."""
 
-    def __init__(self, base_url: str | None, key: str | None) -> None:
+    def __init__(self, base_url: str | None, key: str | None, line: Line) -> None:
         import openai  # noqa: PLC0415 - an extra, and slow to load
 
         self._sdk = openai
         self._official = base_url is None
         # every value is given, so that none is taken from variables that the configuration does not name
-        self._client = openai.AsyncOpenAI(
+        self._client = openai.OpenAI(
             base_url=base_url or OFFICIAL,
             api_key=key or "none",
             default_headers=None if self._official else _nobody(openai),
             max_retries=0,
-            http_client=http_client(),
+            http_client=line.http,
         )
 
-    async def complete(self, ask: Ask, progress: Callable[[], None]) -> Reply:
+    def complete(self, ask: Ask) -> Reply:
         """Send the prompt and read the answer."""
         body = self._body(ask)
-        if ask.stream:
-            body["stream_options"] = {"include_usage": True}
-            stream = await self._client.chat.completions.create(**body, stream=True, timeout=None)
-            async with stream:
-                return await _folded(stream, progress)
-        return _whole(await self._client.chat.completions.create(**body, timeout=None))
+        if not ask.stream:
+            return _whole(self._client.chat.completions.create(**body, timeout=None))
+        body["stream_options"] = {"include_usage": True}
+        with self._client.chat.completions.create(**body, stream=True, timeout=None) as stream:
+            return _folded(stream)
 
     def _body(self, ask: Ask) -> dict[str, Any]:
         body: dict[str, Any] = {"model": ask.model, "messages": [{"role": "user", "content": ask.prompt}]}
@@ -72,10 +70,6 @@ class OpenAiApi:
     def explain(self, error: Exception) -> Trouble | None:
         """Say what an error of the SDK means."""
         return stainless.explain(self._sdk, error)
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._client.close()
 
 
 def _nobody(sdk: ModuleType) -> dict[str, Any]:
@@ -113,13 +107,12 @@ def _whole(answer: Any) -> Reply:  # noqa: ANN401 - compatible endpoints keep no
     )
 
 
-async def _folded(stream: Any, progress: Callable[[], None]) -> Reply:  # noqa: ANN401 - as above
+def _folded(stream: Any) -> Reply:  # noqa: ANN401 - as above
     texts: list[str] = []
     refusals: list[str] = []
     finish, model, usage = None, None, None
     request_id = stream.response.headers.get("x-request-id")
-    async for chunk in stream:
-        progress()
+    for chunk in stream:
         model = getattr(chunk, "model", None) or model
         request_id = request_id or getattr(chunk, "id", None)
         usage = getattr(chunk, "usage", None) or usage

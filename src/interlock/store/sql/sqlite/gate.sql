@@ -5,8 +5,8 @@
 -- Parameters: run, step, the artifact's hash. What a stage must have passed is the artifact, or with `each_item` the
 -- result of every completed item that counts (an absent one counts as null). It has when a strict majority of the
 -- units asked about it say so: of this round and loop for an artifact; for an item of the last in which it was asked,
--- since one that passed is not asked again. Or when a person overrode the gate for it. EXCEPT and not NOT IN: a NULL
--- anywhere must not open the gate.
+-- since one that passed is not asked again. Or when the last person who overrode the gate for it let it pass. EXCEPT
+-- and not NOT IN: a NULL anywhere must not open the gate.
 WITH
 stage (place, name, kind) AS (VALUES (1, 'check', 'gate'), (2, 'judge', 'judge'), (3, 'approval', 'approval')),
 needed (kind) AS (
@@ -29,8 +29,11 @@ asked (kind, idx, hash, yes, turn) AS (
   WHERE step.run_seq = ?1 AND step.step = ?2 AND step.stages <> '' AND unit.kind <> 'work'
     AND (step.each_item = 1 OR (unit.round = step.round AND unit.loop = step.loop))
 ),
-overridden (idx, hash) AS (
-  SELECT CASE step.each_item WHEN 1 THEN coalesce(unit.idx, -1) ELSE -1 END, approval.subject
+overridden (idx, hash, verdict, turn) AS (
+  SELECT CASE step.each_item WHEN 1 THEN coalesce(unit.idx, -1) ELSE -1 END, approval.subject, approval.verdict,
+    row_number() OVER (
+      PARTITION BY CASE step.each_item WHEN 1 THEN unit.idx END, approval.subject ORDER BY approval.unit DESC
+    )
   FROM step CROSS JOIN approval ON approval.run_seq = step.run_seq AND approval.step = step.step
   JOIN unit ON unit.run_seq = step.run_seq AND unit.step = step.step AND unit.ordinal = approval.unit
   WHERE step.run_seq = ?1 AND step.step = ?2 AND approval.override = 1
@@ -39,6 +42,7 @@ missing (kind, idx, hash) AS (
   SELECT needed.kind, subject.idx, subject.hash FROM needed CROSS JOIN subject
   EXCEPT SELECT kind, idx, hash FROM asked WHERE turn = 1 GROUP BY kind, idx, hash HAVING 2 * sum(yes) > count(*)
   EXCEPT SELECT needed.kind, overridden.idx, overridden.hash FROM needed CROSS JOIN overridden
+  WHERE overridden.turn = 1 AND overridden.verdict = 'pass'
 )
 SELECT stage.name, missing.idx FROM missing JOIN stage ON stage.kind = missing.kind
 ORDER BY stage.place, missing.idx LIMIT 1

@@ -20,8 +20,8 @@ WHERE run_seq = ? AND step = ? AND ordinal = ? AND attempt = ? AND state IN ('pe
 
 -- name: reserve_attempt
 INSERT INTO attempt (run_seq, step, unit, number, state, dispatch, pid, start_ticks, boot_id, engine, model,
-  reserved_at)
-VALUES (?, ?, ?, ?, 'reserved', ?, ?, ?, ?, ?, ?, ?)
+  reserve_tokens, reserved_at)
+VALUES (?, ?, ?, ?, 'reserved', ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: start_attempt
 UPDATE attempt SET state = 'started', pid = ?, start_ticks = ?, boot_id = ?, started_at = ?
@@ -78,15 +78,15 @@ WHERE unit.run_seq = ?1 AND (unit.step, ordinal) > (?2, ?3) AND unit.step <= ?4 
 ORDER BY unit.step, ordinal LIMIT ?6
 
 -- name: attempts
-SELECT step, unit, number, dispatch, state, reason, error, exit_code, engine, model, answered_model, session, request_id,
-  input_tokens, output_tokens, cost_usd, cached_tokens, reasoning_tokens, estimated, pid, start_ticks, boot_id,
+SELECT step, unit, number, dispatch, state, reason, error, exit_code, engine, model, reserve_tokens,
+  answered_model, session, request_id, input_tokens, output_tokens, cost_usd, cached_tokens, reasoning_tokens, estimated, pid, start_ticks, boot_id,
   log_offset, log_length, reserved_at, started_at, ended_at
 FROM attempt WHERE run_seq = (SELECT seq FROM run WHERE id = ?) AND step = ? AND unit = ? ORDER BY number
 
 -- name: open_attempts
 -- An attempt is open exactly while its unit runs, so the units' index finds the few among many.
 SELECT attempt.step, attempt.unit, number, attempt.dispatch, attempt.state, attempt.reason, attempt.error, exit_code,
-  engine, model, answered_model, attempt.session, request_id, input_tokens, output_tokens, cost_usd, cached_tokens,
+  engine, model, reserve_tokens, answered_model, attempt.session, request_id, input_tokens, output_tokens, cost_usd, cached_tokens,
   reasoning_tokens, estimated, pid, start_ticks, boot_id, log_offset, log_length, reserved_at, attempt.started_at,
   attempt.ended_at
 FROM step
@@ -108,6 +108,15 @@ SELECT coalesce(sum(coalesce(input_tokens, 0) + coalesce(output_tokens, 0)), 0),
   coalesce(sum(CASE estimated WHEN 1 THEN coalesce(input_tokens, 0) + coalesce(output_tokens, 0) ELSE 0 END), 0),
   count(CASE WHEN engine IS NOT NULL AND ended_at IS NOT NULL AND cost_usd IS NULL THEN 1 END)
 FROM attempt WHERE run_seq = ?
+
+-- name: session_usage
+-- By session; what is unknown of one answer is unknown of the sum.
+SELECT session, CASE WHEN count(input_tokens) = count(*) THEN sum(input_tokens) END,
+  CASE WHEN count(output_tokens) = count(*) THEN sum(output_tokens) END,
+  CASE WHEN count(cost_usd) = count(*) THEN sum(cost_usd) END,
+  CASE WHEN count(cached_tokens) = count(*) THEN sum(cached_tokens) END,
+  CASE WHEN count(reasoning_tokens) = count(*) THEN sum(reasoning_tokens) END
+FROM attempt WHERE run_seq = ? AND session IS NOT NULL GROUP BY session HAVING max(estimated) = 0
 
 -- name: usage_history
 -- Of all runs, the latest ends first. What was only estimated would make estimates out of estimates.

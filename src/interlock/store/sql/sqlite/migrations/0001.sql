@@ -165,6 +165,7 @@ CREATE TABLE attempt (
   ended_at INTEGER,
   engine TEXT,
   model TEXT, -- as asked for
+  reserve_tokens INTEGER NOT NULL DEFAULT 0 CHECK (reserve_tokens >= 0),
   answered_model TEXT,
   session TEXT,
   request_id TEXT,
@@ -205,8 +206,7 @@ CREATE TABLE approval (
   subject TEXT NOT NULL CHECK (subject <> ''),
   override INTEGER NOT NULL CHECK (override IN (0, 1)),
   note TEXT NOT NULL,
-  PRIMARY KEY (run_seq, step, unit),
-  CHECK (override = 0 OR verdict = 'pass')
+  PRIMARY KEY (run_seq, step, unit)
 ) STRICT, WITHOUT ROWID;
 
 -- Numbered per run: one run's history reads as one range, however many runs share the file.
