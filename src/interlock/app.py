@@ -22,25 +22,25 @@ from interlock.dispatch.leftovers import end_leftovers
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import VARIABLE, Marker
 from interlock.dispatch.secrets import EnvResolver
+from interlock.driver import jobs
 from interlock.driver.birth import new_run, new_run_id
 from interlock.driver.clock import SystemClock
 from interlock.driver.configuration import require_config
 from interlock.driver.drive import World, drive
 from interlock.driver.engines import settings_of
 from interlock.driver.executor import Executor
-from interlock.driver.jobs import module_hash
 from interlock.driver.lease import Host, claimable, fresh
 from interlock.driver.load import restore, run_info
 from interlock.driver.local import LocalExecutor
 from interlock.driver.loop import Observer, Opening
 from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
-from interlock.driver.project import ProjectPaths, find_project, open_state, project_at
+from interlock.driver.project import ProjectPaths, find_project, open_state, project_at, read_project_id
 from interlock.driver.result import Result, result_of
 from interlock.driver.signals import interrupting
 from interlock.errors import Diagnostic, InterlockError, LeaseHeldError, UsageError, WorkflowError
 from interlock.model import canon
 from interlock.model import events as ev
-from interlock.model.plan import Plan, PythonFunction
+from interlock.model.plan import Plan
 from interlock.model.run import Lease, RunInfo, Snapshot
 from interlock.model.states import RunState
 from interlock.plan.config import Config
@@ -178,7 +178,8 @@ class App:
         store = self._open()
         if not plan.project.id:
             # the project got its id just now; a plan without one would never equal the next run's
-            plan = self._compile(path, None)
+            project = msgspec.structs.replace(plan.project, id=read_project_id(self.project))
+            plan = msgspec.structs.replace(plan, project=project)
         running = self._running(plan.source) if if_running else None
         if running is not None:
             return self._not_twice(running, if_running)
@@ -193,11 +194,11 @@ class App:
         self, run_id: str, *, wait: bool = False, timeout_s: float | None = None, on_event: Observer | None = None
     ) -> Result:
         """Continue a run: what never completed is dispatched, what was unavailable is asked again."""
-        result = self._drive(run_id, [_go_on], timeout_s, on_event)
+        result = self._drive(run_id, [reopen.go_on], timeout_s, on_event)
         while wait and result.state == RunState.WAITING:
             due = self.store.run(run_id).wait_until
             time.sleep(max(0.0, ((due or 0) - self._clock.wall_ms()) / 1000))
-            result = self._drive(run_id, [_go_on], timeout_s, on_event)
+            result = self._drive(run_id, [reopen.go_on], timeout_s, on_event)
         return result
 
     def resume(
@@ -221,7 +222,7 @@ class App:
             )
         openings: list[Opening] = [lambda _snap, now: requests.raises(dict(raises), now)]
         if accept_changes:
-            openings.append(_accept)
+            openings.append(jobs.accept_changes)
         if loops:
             openings.append(lambda snap, now: reopen.grant(snap, now, loops))
         openings.append(reopen.reopen)
@@ -373,19 +374,8 @@ class App:
         return Host(process, pid_namespace(), os.uname().nodename)
 
 
-def _go_on(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
-    return reopen.go_on(snap, now)
-
-
 def _notices(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
     return [ev.Notice(at=now.at, code=f"plan:{n}", text=text) for n, text in enumerate(snap.plan.notices)]
-
-
-def _accept(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
-    """Take the modules as they are now."""
-    files = [step.target.file for step in snap.plan.steps if isinstance(step.target, PythonFunction)]
-    hashes = {file: module_hash(file) for file in files if Path(file).is_file()}
-    return [ev.ModulesAccepted(at=now.at, hashes=hashes)] if hashes else []
 
 
 def _ignore(_events: Sequence[ev.Event], _snap: Snapshot) -> None:

@@ -11,11 +11,13 @@ from pathlib import Path
 
 from interlock.decide.answers import JUDGE_SCHEMA
 from interlock.decide.fate import MISSES
+from interlock.decide.now import Now
 from interlock.decide.prompt import compose, correction, judge_prompt
 from interlock.decide.reduce import Artifact, reduce_step
 from interlock.decide.work import Shared, idempotency_key, shared
 from interlock.dispatch.base import EngineCall, Job, Request
 from interlock.errors import DispatchRefusedError
+from interlock.model import events as ev
 from interlock.model.events import Process
 from interlock.model.plan import Engine, Plan, Prompt, PythonFunction, Target
 from interlock.model.plan import Step as PlanStep
@@ -179,6 +181,13 @@ class JobBook:
 def module_hash(file: str) -> str:
     """Return the tagged hash of a module's file. Raises OSError."""
     return "sha256:" + hashlib.sha256(Path(file).read_bytes()).hexdigest()
+
+
+def accept_changes(snap: Snapshot, now: Now) -> list[ev.Event]:
+    """Take the plan's modules as they are now."""
+    files = [step.target.file for step in snap.plan.steps if isinstance(step.target, PythonFunction)]
+    hashes = {file: module_hash(file) for file in files if Path(file).is_file()}
+    return [ev.ModulesAccepted(at=now.at, hashes=hashes)] if hashes else []
 
 
 def _engine(plan: Plan, name: str) -> Engine:
