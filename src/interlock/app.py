@@ -33,7 +33,7 @@ from interlock.driver.clock import SystemClock
 from interlock.driver.configuration import require_config
 from interlock.driver.doctor import Check, check_host
 from interlock.driver.drive import World, drive
-from interlock.driver.engines import settings_of
+from interlock.driver.engines import key_names, settings_of
 from interlock.driver.estimating import estimate_of
 from interlock.driver.executor import Executor
 from interlock.driver.gc import GcReport, collect
@@ -344,7 +344,7 @@ class App:
     def _executor(self, plan: Plan, lease: Lease) -> Executor:
         values = msgspec.json.decode(self._open().run(lease.run_id).params_json)
         secret = {param.name: str(values[param.name]) for param in plan.params if param.secret and param.name in values}
-        resolver = EnvResolver(plan.env_groups, plan.project.root, extra=secret)
+        resolver = EnvResolver(plan.env_groups, plan.project.root, extra=secret, keys=key_names(self.config))
         marker = Marker(lease.run_id, lease.holder, lease.term, os.environ.get(VARIABLE, ""))
         return LocalExecutor(
             python=plan.python,
