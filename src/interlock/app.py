@@ -25,7 +25,7 @@ from interlock.driver.birth import new_run, new_run_id
 from interlock.driver.clock import SystemClock
 from interlock.driver.configuration import require_config
 from interlock.driver.drive import World, drive
-from interlock.driver.engines import keys_of, settings_of
+from interlock.driver.engines import key_names, settings_of
 from interlock.driver.executor import Executor
 from interlock.driver.lease import Host, claimable, fresh
 from interlock.driver.load import restore, run_info
@@ -355,8 +355,7 @@ class App:
     def _executor(self, plan: Plan, lease: Lease) -> Executor:
         values = msgspec.json.decode(self._open().run(lease.run_id).params_json)
         secrets = secret_texts((param.name for param in plan.params if param.secret), values)
-        hidden = [*secrets, *keys_of(self.config, os.environ)]
-        resolver = EnvResolver(plan.env_groups, plan.project.root, hidden)
+        resolver = EnvResolver(plan.env_groups, plan.project.root, secrets, keys=key_names(self.config))
         marker = Marker(lease.run_id, lease.holder, lease.term, os.environ.get(VARIABLE, ""))
         return LocalExecutor(
             python=plan.python,
