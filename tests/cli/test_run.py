@@ -146,7 +146,21 @@ def test_an_unfinished_run_of_the_same_file_is_mentioned(
     interlock("run", str(path), cwd=tmp_path)
     run_id = json.loads(interlock("list", "--json", cwd=tmp_path).stdout)[0]["id"]
     again = interlock("run", str(path), cwd=tmp_path)
-    assert again.stderr == f"note: run {run_id} of this file is blocked; continue it with `interlock run {run_id}`\n"
+    assert (
+        again.stderr
+        == f"note: run {run_id} of this file is blocked; see what it needs with `interlock status {run_id}`\n"
+    )
+
+
+def test_a_journal_that_a_driver_killed_at_once_left_empty_is_like_none(
+    flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
+) -> None:
+    (tmp_path / ".interlock").mkdir(mode=0o700)
+    (tmp_path / ".interlock" / "journal.db").touch()
+    path = flow("id: a, run: echo x")
+    assert interlock("list", cwd=tmp_path).returncode == 0
+    assert "there are no runs" in interlock("status", cwd=tmp_path).stderr
+    assert interlock("run", str(path), cwd=tmp_path).returncode == 0
 
 
 def test_parameters_cannot_be_given_to_a_run_under_way(
@@ -342,76 +356,3 @@ def test_reading_creates_nothing(interlock: Interlock, tmp_path: Path) -> None:
     for arguments in (("list",), ("status",), ("config",), ("doctor",), ("gc", "--dry-run"), ("events", "last")):
         interlock(*arguments, cwd=tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_params_that_look_like_secrets_are_shown_nowhere(interlock: Interlock, tmp_path: Path) -> None:
-    (tmp_path / "flow.md").write_text(
-        "---\nparams:\n"
-        "  api_tokens: { type: array, items: { type: string } }\n"
-        "  credentials: { type: object }\n  password: {}\n"
-        "steps:\n"
-        "  - { id: say, run: 'cat $INTERLOCK_CONTEXT; echo $INTERLOCK_PARAM_CREDENTIALS >&2' }\n"
-        "  - { id: each, map: { over: params.api_tokens }, run: 'echo $INTERLOCK_ITEM; exit 1', on_error: continue }\n"
-        "  - id: go\n    route: { input: params.password, when: [{ match: x, step: end }] }\n"
-        "  - { id: end, run: 'true' }\n"
-        "---\n",
-        encoding="utf-8",
-    )
-    given = {
-        "api_tokens": ["first-secret", "second-secret"],
-        "credentials": {"deep": "third-secret", "pin": 987654321},
-        "password": "fourth-secret",
-    }
-    (tmp_path / "params.json").write_text(json.dumps(given), encoding="utf-8")
-    said = interlock("run", "flow.md", "--params-file", "params.json", cwd=tmp_path)
-    shown = said.stdout + said.stderr
-    for command in ("status", "units", "logs", "events", "plan"):
-        shown += (
-            interlock(command, "last", cwd=tmp_path).stdout + interlock(command, "last", "--json", cwd=tmp_path).stdout
-        )
-    assert [secret for secret in ("first-", "second-", "third-", "fourth-", "987654321") if secret in shown] == []
-    assert "[redacted:api_tokens]" in shown
-    assert "params.password is a string of 13 characters, which no `match` names" in shown
-
-
-def test_a_project_that_was_passed_over_is_told(interlock: Interlock, tmp_path: Path) -> None:
-    (tmp_path / "interlock.toml").touch()
-    (tmp_path / "work").mkdir()
-    told = interlock("list", cwd=tmp_path / "work", HOME=str(tmp_path)).stderr
-    assert told.startswith(f"note: {tmp_path}/interlock.toml was passed over: your home folder is never a project")
-
-
-@pytest.mark.parametrize("kind", ["-n", "-Sn"])
-def test_a_map_wider_than_files_may_be_open_waits_and_its_children_get_the_users_limit(
-    tmp_path: Path, kind: str
-) -> None:
-    (tmp_path / "wide.md").write_text(
-        "---\nparams: { n: { type: array } }\nsteps:\n"
-        "  - { id: wide, map: { over: params.n, concurrency: 60 }, run: sleep 0.2; ulimit -n }\n---\n",
-        encoding="utf-8",
-    )
-    given = ["wide.md", "-p", f"n={list(range(60))}", "--json"]
-    limited = ["sh", "-c", f'ulimit {kind} 150 && exec "$@"', "sh", *PROGRAM, "run", *given]
-    done = subprocess.run(limited, cwd=tmp_path, check=False, capture_output=True)
-    last = json.loads(done.stdout.splitlines()[-1])
-    assert (done.returncode, last["steps"][0]["artifact"]) == (0, ["150"] * 60)
-
-
-def test_a_changed_module_blocks_wherever_the_command_is_typed_until_the_change_is_accepted(
-    flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
-) -> None:
-    (tmp_path / ".interlock").mkdir(mode=0o700)
-    (tmp_path / "below").mkdir()
-    module = tmp_path / "work.py"
-    module.write_text("def one(context):\n    return 1\n", encoding="utf-8")
-    path = flow("id: wait, run: test -e open", "id: one, uses: 'python:work:one'")
-    assert interlock("run", str(path), cwd=tmp_path / "below").returncode == 1
-    (tmp_path / "open").touch()
-    module.write_text("def one(context):\n    return 2\n", encoding="utf-8")
-    for _ in range(2):
-        told = interlock("resume", "last", cwd=tmp_path / "below")
-        assert told.returncode == 4
-        assert "module work (work.py) changed since the run began" in told.stdout
-    accepted = interlock("resume", "last", "--accept-changes", "--json", cwd=tmp_path / "below")
-    last = json.loads(accepted.stdout.splitlines()[-1])
-    assert (accepted.returncode, last["steps"][2]["artifact"]) == (0, 2)
