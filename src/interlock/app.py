@@ -16,23 +16,22 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import msgspec
 
 from interlock.decide import reopen, requests
-from interlock.decide.now import Now
 from interlock.dispatch.identity import alive, identify, pid_namespace
 from interlock.dispatch.leftovers import end_leftovers
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import VARIABLE, Marker
 from interlock.dispatch.secrets import EnvResolver
-from interlock.driver import jobs
 from interlock.driver.birth import new_run, new_run_id
 from interlock.driver.clock import SystemClock
 from interlock.driver.configuration import require_config
 from interlock.driver.drive import World, drive
-from interlock.driver.engines import settings_of
+from interlock.driver.engines import key_names, settings_of
 from interlock.driver.executor import Executor
 from interlock.driver.lease import Host, claimable, fresh
 from interlock.driver.load import restore, run_info
 from interlock.driver.local import LocalExecutor
 from interlock.driver.loop import Observer, Opening
+from interlock.driver.openings import accept_modules, first_notices
 from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
 from interlock.driver.project import ProjectPaths, find_project, open_state, project_at, read_project_id
 from interlock.driver.result import Result, result_of
@@ -42,6 +41,7 @@ from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.plan import Plan
 from interlock.model.run import Lease, RunInfo, Snapshot
+from interlock.model.secret import secret_texts
 from interlock.model.states import RunState
 from interlock.plan.config import Config
 from interlock.plan.freeze import freeze, thaw
@@ -92,8 +92,8 @@ class App:
         """The journal, for reading; an empty one where there is none yet. Raises StoreError when it can't be read."""
         if self._writer is not None:
             return self._writer
-        if self._reader is None and self.project.journal.exists():
-            self._reader = SqliteStore.open(self.project.journal, read_only=True)
+        if self._reader is None:
+            self._reader = SqliteStore.open_if_any(self.project.journal)
         return self._reader or SqliteStore.in_memory(self.project.state_dir)
 
     def close(self) -> None:
@@ -188,7 +188,7 @@ class App:
         created = store.create_run(new_run(plan, run_id, params_json, self._clock.wall_ms(), key), lease)
         if created != run_id:
             return self._keyed(created, timeout_s, on_event)
-        return self._drive(run_id, [_notices], timeout_s, on_event, lease=lease)
+        return self._drive(run_id, [first_notices(store.notice)], timeout_s, on_event, lease=lease)
 
     def run_id(
         self, run_id: str, *, wait: bool = False, timeout_s: float | None = None, on_event: Observer | None = None
@@ -222,7 +222,7 @@ class App:
             )
         openings: list[Opening] = [lambda _snap, now: requests.raises(dict(raises), now)]
         if accept_changes:
-            openings.append(jobs.accept_changes)
+            openings.append(accept_modules)
         if loops:
             openings.append(lambda snap, now: reopen.grant(snap, now, loops))
         openings.append(reopen.reopen)
@@ -354,8 +354,8 @@ class App:
 
     def _executor(self, plan: Plan, lease: Lease) -> Executor:
         values = msgspec.json.decode(self._open().run(lease.run_id).params_json)
-        secret = {param.name: str(values[param.name]) for param in plan.params if param.secret and param.name in values}
-        resolver = EnvResolver(plan.env_groups, plan.project.root, extra=secret)
+        secrets = secret_texts((param.name for param in plan.params if param.secret), values)
+        resolver = EnvResolver(plan.env_groups, plan.project.root, secrets, keys=key_names(self.config))
         marker = Marker(lease.run_id, lease.holder, lease.term, os.environ.get(VARIABLE, ""))
         return LocalExecutor(
             python=plan.python,
@@ -372,10 +372,6 @@ class App:
         if process is None:
             raise InterlockError("no-identity", "this process cannot be told from others here", "see interlock doctor")
         return Host(process, pid_namespace(), os.uname().nodename)
-
-
-def _notices(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
-    return [ev.Notice(at=now.at, code=f"plan:{n}", text=text) for n, text in enumerate(snap.plan.notices)]
 
 
 def _ignore(_events: Sequence[ev.Event], _snap: Snapshot) -> None:

@@ -70,6 +70,16 @@ class SqliteStore(Reader):
         return cls(db, path.parent)
 
     @classmethod
+    def open_if_any(cls, path: Path) -> SqliteStore | None:
+        """Open for reading; None where there is none yet, nor more than the empty file of a driver killed at once."""
+        try:
+            return cls.open(path, read_only=True)
+        except StoreError as error:
+            if error.code == "no-journal":
+                return None
+            raise
+
+    @classmethod
     def in_memory(cls, folder: Path, *, on_commit: Callable[[str], None] | None = None) -> SqliteStore:
         """A journal that ends with this object; artifacts and spool lie in `folder`."""
         return cls(open_memory(on_commit), folder)
