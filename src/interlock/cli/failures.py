@@ -50,7 +50,8 @@ def explain_usage(error: click.ClickException) -> int:
     hint = ""
     if isinstance(error, click.UsageError) and error.ctx is not None:
         hint = f"see `{error.ctx.command_path} --help`"
-    complain(safe(error.format_message()), hint)
+    # click lists choices on lines of their own
+    complain(safe(" ".join(error.format_message().split())), hint)
     return USAGE if isinstance(error, click.UsageError) else FAILED
 
 
