@@ -80,6 +80,8 @@ def test_the_version_needs_no_import_but_the_version() -> None:
     tops = [node for node in ast.parse(entry).body if isinstance(node, ast.Import | ast.ImportFrom)]
     assert [ast.unparse(node) for node in tops] == [
         "from __future__ import annotations",
+        "import gc",
+        "import os",
         "import sys",
         "from interlock.version import __version__",
     ]

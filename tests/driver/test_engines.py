@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from interlock.dispatch.base import EngineSettings
-from interlock.driver.engines import settings_of
+from interlock.driver.engines import key_names, settings_of
 from interlock.errors import ConfigError
 from interlock.model.plan import Engine
 from interlock.plan.config import Config
@@ -88,3 +88,9 @@ def test_an_engine_that_is_gone_is_named_with_the_way_out() -> None:
 def test_an_engine_that_became_another_is_not_asked_in_its_place(frozen: Engine, line: int, message: str) -> None:
     hint = "change it back, or start a new run of the workflow"
     assert refusal(configured(), frozen) == ("interlock.toml", line, message, hint)
+
+
+def test_keys_of_all_engines_are_known_and_an_api_s_own_variable_too() -> None:
+    assert key_names(configured()) == ("FAST_KEY",)
+    official, _ = parse_config(b'[engines.x]\nkind = "llm"\napi = "openai"\nmodel = "m"\n', "interlock.toml")
+    assert key_names(official) == ("OPENAI_API_KEY",)

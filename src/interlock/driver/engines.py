@@ -1,6 +1,6 @@
 """Where the engines of a frozen plan are reached now: settings are read from the configuration at dispatch.
 
-Guarantee: an engine that is gone, or that is something else than what was frozen, is a ConfigError that names it;
+Guarantees: an engine that is gone, or that is something else than what was frozen, is a ConfigError that names it;
 nothing is asked of another one in its place.
 """
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from interlock.dispatch.base import EngineSettings
+from interlock.dispatch.prompt_env import key_name
 from interlock.errors import ConfigError
 from interlock.model.plan import Engine as Frozen
 from interlock.plan.config import Config, Engine, at_origin
@@ -32,6 +33,12 @@ def settings_of(config: Config, frozen: Iterable[Frozen] = ()) -> Callable[[str]
         return _settings(found)
 
     return settings
+
+
+def key_names(config: Config) -> tuple[str, ...]:
+    """Return the variables that hold the keys of all engines."""
+    names = (key_name(_settings(engine)) for engine in config.engines.values())
+    return tuple(dict.fromkeys(name for name in names if name is not None))
 
 
 def _settings(engine: Engine) -> EngineSettings:
