@@ -139,6 +139,25 @@ def test_a_failed_run_is_resumed_with_only_what_failed(
     assert "step greet started" not in done.stdout
 
 
+def test_a_ceiling_is_raised_and_neither_lowered_nor_invented(interlock: Interlock, tmp_path: Path) -> None:
+    path = tmp_path / "tight.md"
+    path.write_text(
+        "---\ntype: workflow\nbudget: { max_units: 1, max_duration: 1h }\nsteps:\n"
+        "  - { id: a, run: echo a }\n  - { id: b, run: echo b }\n---\n",
+        encoding="utf-8",
+    )
+    assert interlock("run", str(path), cwd=tmp_path).returncode == 1
+    for raised, told in (
+        ("max_units=0", "max_units of run {} is 1 already\nhint: give more than that\n"),
+        ("max_duration=1m", "max_duration of run {} is 1 h 0 min already\nhint: give more than that\n"),
+        ("max_tokens=9", "run {} has no ceiling max_tokens to raise\nhint: leave max_tokens out\n"),
+    ):
+        run_id = json.loads(interlock("list", "--json", cwd=tmp_path).stdout)[0]["id"]
+        refused = interlock("resume", "last", "--raise", raised, cwd=tmp_path)
+        assert (refused.returncode, refused.stderr) == (2, f"error: {told.format(run_id)}")
+    assert interlock("resume", "last", "--raise", "max_units=2", cwd=tmp_path).returncode == 0
+
+
 def test_an_unfinished_run_of_the_same_file_is_mentioned(
     flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
 ) -> None:
@@ -180,6 +199,19 @@ def test_a_file_that_is_not_there_and_a_run_that_is_not_known_exit_2(interlock: 
         assert done.returncode == 2, done.stderr
         assert "hint: " in done.stderr
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [["run"], ["lint"], ["lint", "--json"]])
+def test_a_path_that_is_not_utf_8_is_refused_in_words(
+    command: list[str], flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
+) -> None:
+    path = tmp_path / os.fsdecode(b"w\xe9.md")
+    path.write_text("---\ntype: workflow\nsteps:\n  - { id: a, run: echo x }\n---\n", encoding="utf-8")
+    interlock("run", str(flow()), cwd=tmp_path)
+    done = interlock(*command, str(path), cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"the path {tmp_path}/w\N{REPLACEMENT CHARACTER}.md is not UTF-8" in done.stdout + done.stderr
+    assert "internal error" not in done.stderr
 
 
 def test_ctrl_c_leaves_a_run_that_can_be_continued(

@@ -79,12 +79,14 @@ class Reader:
 
     def runs(self, *, limit: int | None = None, state: str | None = None, workflow: str | None = None) -> list[RunRow]:
         """Newest first."""
+        if workflow is not None and not _storable(workflow):
+            return []
         with self._db.guard():
             return [rows.run_row(row) for row in self._all("runs", state, workflow, _ALL if limit is None else limit)]
 
     def match(self, prefix: str) -> list[str]:
         """Ids of runs that start with `prefix`, newest first, at most ten. A blank prefix matches nothing."""
-        if not prefix:
+        if not prefix or not _storable(prefix):
             return []
         with self._db.guard():
             return [row[0] for row in self._all("match_runs", prefix)]
@@ -209,3 +211,8 @@ class Reader:
         """Hashes of the artifacts that lie in files and are named by a step."""
         with self._db.guard():
             return frozenset(row[0] for row in self._all("referenced_artifacts"))
+
+
+def _storable(text: str) -> bool:
+    """Tell whether any row could hold the text: a file's name may have bytes that are none."""
+    return text.isprintable() or not any("\ud800" <= letter <= "\udfff" for letter in text)
