@@ -118,6 +118,24 @@ def test_a_used_up_quota_makes_the_run_wait_with_exit_75(drive: Call) -> None:
     assert json.loads(drive("status", "--json").stdout)["usage"]["cost_usd"] is None
 
 
+def test_waiting_for_a_quota_ends_with_the_time_limit_and_goes_on_by_itself_when_it_is_due(
+    drive: Call, tmp_path: Path
+) -> None:
+    used_up = """import datetime, pathlib
+asked = pathlib.Path("asked")
+if asked.exists():
+    print('{"text": "text"}')
+else:
+    asked.touch()
+    at = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=%s)
+    print('{"error": "usage limit reached; resets at ' + at.strftime("%%Y-%%m-%%dT%%H:%%M:%%SZ") + '"}')
+"""
+    limited = drive("run", "flow.md", "--wait", "--timeout", "2s", writer=used_up % 86_400, critic=YES)
+    assert limited.returncode == 75
+    (tmp_path / "asked").unlink()
+    assert drive("run", "flow.md", "--wait", writer=used_up % 4).returncode == 0
+
+
 def test_the_next_estimate_knows_what_was_used_before(drive: Call) -> None:
     drive("run", "flow.md", critic=YES)
     told = drive("plan", "flow.md").stdout.partition("estimate:\n")[2]
