@@ -44,7 +44,7 @@ _GATHER_SHARE: Final = 0.75
 
 
 class LocalExecutor:
-    """A body of `run.executor.Executor`, and the owner of `log`. Used by one thread, but for `wake`."""
+    """A body of `driver.executor.Executor`, and the owner of `log`. Used by one thread, but for `wake`."""
 
     def __init__(
         self,
