@@ -7,42 +7,33 @@ InterlockError with a next step; none prints.
 from __future__ import annotations
 
 import os
-import pwd
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
-from interlock.decide import reopen
-from interlock.decide.estimate import Estimate
-from interlock.decide.preview import StepPlan, preview
-from interlock.decide.requests import raises as raise_events
+from interlock.decide import reopen, requests
 from interlock.dispatch.identity import alive, identify, pid_namespace
 from interlock.dispatch.leftovers import end_leftovers
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import VARIABLE, Marker
 from interlock.dispatch.secrets import EnvResolver
-from interlock.driver.asking import ask
 from interlock.driver.birth import new_run, new_run_id
 from interlock.driver.clock import SystemClock
 from interlock.driver.configuration import require_config
-from interlock.driver.doctor import Check, check_host
 from interlock.driver.drive import World, drive
-from interlock.driver.engines import keys_of, settings_of
-from interlock.driver.estimating import estimate_of
+from interlock.driver.engines import key_names, settings_of
 from interlock.driver.executor import Executor
-from interlock.driver.gc import GcReport, collect
 from interlock.driver.lease import Host, claimable, fresh
 from interlock.driver.load import restore, run_info
 from interlock.driver.local import LocalExecutor
 from interlock.driver.loop import Observer, Opening
 from interlock.driver.openings import accept_modules, first_notices
 from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
-from interlock.driver.project import ProjectPaths, find_project, open_state, project_at
+from interlock.driver.project import ProjectPaths, find_project, open_state, project_at, read_project_id
 from interlock.driver.result import Result, result_of
 from interlock.driver.signals import interrupting
 from interlock.errors import Diagnostic, InterlockError, LeaseHeldError, UsageError, WorkflowError
@@ -56,6 +47,13 @@ from interlock.plan.config import Config
 from interlock.plan.freeze import freeze, thaw
 from interlock.store.base import Store
 from interlock.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from interlock.decide.estimate import Estimate
+    from interlock.decide.preview import StepPlan
+    from interlock.driver.doctor import Check
+    from interlock.driver.gc import GcReport
+    from interlock.store.base import RequestKind
 
 CommitHook = Callable[[str], None]
 
@@ -94,8 +92,8 @@ class App:
         """The journal, for reading; an empty one where there is none yet. Raises StoreError when it can't be read."""
         if self._writer is not None:
             return self._writer
-        if self._reader is None and self.project.journal.exists():
-            self._reader = SqliteStore.open(self.project.journal, read_only=True)
+        if self._reader is None:
+            self._reader = SqliteStore.open_if_any(self.project.journal)
         return self._reader or SqliteStore.in_memory(self.project.state_dir)
 
     def close(self) -> None:
@@ -135,6 +133,9 @@ class App:
 
     def preview(self, target: str | Path, params: ParamsInput = NO_PARAMS) -> Preview:
         """Say what starting the workflow file, or going on with the run, would do."""
+        from interlock.decide.preview import preview  # noqa: PLC0415 - a run needs no estimate
+        from interlock.driver.estimating import estimate_of  # noqa: PLC0415 - as above
+
         path = Path(target)
         if path.suffix == ".md" or path.is_file():
             plan = self._compile(path, None)
@@ -154,6 +155,8 @@ class App:
 
     def doctor(self) -> list[Check]:
         """Examine host and project."""
+        from interlock.driver.doctor import check_host  # noqa: PLC0415 - a run needs no doctor
+
         return check_host(self.project.root, self.project.state_dir)
 
     # driving
@@ -175,7 +178,8 @@ class App:
         store = self._open()
         if not plan.project.id:
             # the project got its id just now; a plan without one would never equal the next run's
-            plan = self._compile(path, None)
+            project = msgspec.structs.replace(plan.project, id=read_project_id(self.project))
+            plan = msgspec.structs.replace(plan, project=project)
         running = self._running(plan.source) if if_running else None
         if running is not None:
             return self._not_twice(running, if_running)
@@ -224,7 +228,7 @@ class App:
             raise UsageError(
                 "run-completed", f"run {run_id} is completed", f"see what it made: interlock status {run_id}"
             )
-        openings: list[Opening] = [lambda _snap, now: raise_events(dict(raises), now)]
+        openings: list[Opening] = [lambda _snap, now: requests.raises(dict(raises), now)]
         if accept_changes:
             openings.append(accept_modules)
         if loops:
@@ -237,7 +241,7 @@ class App:
         row = self.store.run(run_id)
         if row.state in (RunState.COMPLETED, RunState.ABANDONED):
             raise UsageError("run-ended", f"run {run_id} is {row.state}", "there is nothing to stop")
-        return result_of(ask(self._world(), run_id, "abandon", {}, _user()))
+        return self._ask(run_id, "abandon", {})
 
     def resolve(self, run_id: str, unit_id: str, *, done: bool, result_json: str | None = None) -> Result:
         """Answer for a unit whose outside effect is unknown: done (with its result), or to be run again."""
@@ -249,7 +253,7 @@ class App:
                 raise UsageError(
                     "result-not-json", f"--result is not JSON: {error}", "quote it: --result '\"text\"'"
                 ) from error
-        return result_of(ask(self._world(), run_id, "resolve", payload, _user()))
+        return self._ask(run_id, "resolve", payload)
 
     def approve(self, run_id: str, target: str | None = None, *, note: str = "", override: bool = False) -> Result:
         """Pass a gate that waits for a person; with `override`, one that a check or judge rejected or can't judge.
@@ -258,18 +262,25 @@ class App:
         as it is now. The run goes on with `run_id`, or at once under a live driver.
         """
         payload = {"target": target, "note": note, "override": override, "by": _user()}
-        return result_of(ask(self._world(), run_id, "approve", payload, _user()))
+        return self._ask(run_id, "approve", payload)
 
     def reject(self, run_id: str, target: str | None = None, *, note: str = "") -> Result:
         """Reject what waits at a gate: one more loop with the note as feedback where the step can loop, else failed."""
         payload = {"target": target, "note": note, "by": _user()}
-        return result_of(ask(self._world(), run_id, "reject", payload, _user()))
+        return self._ask(run_id, "reject", payload)
 
     def gc(self, *, older_than_ms: int, dry_run: bool = False) -> GcReport:
         """Remove runs that ended longer ago than that, with their logs, and artifacts nothing refers to."""
+        from interlock.driver.gc import collect  # noqa: PLC0415 - a run collects nothing
+
         return collect(self._open(), self.project, self._clock.wall_ms() - older_than_ms, dry_run=dry_run)
 
     # below the verbs
+
+    def _ask(self, run_id: str, kind: RequestKind, payload: dict[str, Any]) -> Result:
+        from interlock.driver.asking import ask  # noqa: PLC0415 - a run asks nothing
+
+        return result_of(ask(self._world(), run_id, kind, payload, _user()))
 
     def _open(self) -> Store:
         if self._writer is None:
@@ -352,8 +363,7 @@ class App:
     def _executor(self, plan: Plan, lease: Lease) -> Executor:
         values = msgspec.json.decode(self._open().run(lease.run_id).params_json)
         secrets = secret_texts((param.name for param in plan.params if param.secret), values)
-        hidden = [*secrets, *keys_of(self.config, os.environ)]
-        resolver = EnvResolver(plan.env_groups, plan.project.root, hidden)
+        resolver = EnvResolver(plan.env_groups, plan.project.root, secrets, keys=key_names(self.config))
         marker = Marker(lease.run_id, lease.holder, lease.term, os.environ.get(VARIABLE, ""))
         return LocalExecutor(
             python=plan.python,
@@ -369,7 +379,7 @@ class App:
         process = identify(os.getpid())
         if process is None:
             raise InterlockError("no-identity", "this process cannot be told from others here", "see interlock doctor")
-        return Host(process, pid_namespace(), socket.gethostname())
+        return Host(process, pid_namespace(), os.uname().nodename)
 
 
 def _ignore(_events: Sequence[ev.Event], _snap: Snapshot) -> None:
@@ -377,6 +387,8 @@ def _ignore(_events: Sequence[ev.Event], _snap: Snapshot) -> None:
 
 
 def _user() -> str:
+    import pwd  # noqa: PLC0415 - a run needs no name
+
     with suppress(KeyError):
         return pwd.getpwuid(os.getuid()).pw_name
     return str(os.getuid())

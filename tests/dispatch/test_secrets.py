@@ -65,6 +65,22 @@ def test_every_value_is_redacted_even_one_that_another_stands_over(tmp_path: Pat
     assert text == b"[redacted:A], [redacted:B], [redacted:B], [redacted:password]"
 
 
+def test_what_is_secret_is_hidden_from_jobs_that_name_no_group(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("FILE=from the file\n", encoding="utf-8")
+    secrets = (SecretSource(name="S", var="SOURCE"), SecretSource(name="C", command=("echo", "from the command")))
+    group = EnvGroup(name="g", vars=("REGION",), dotenv=(".env",), secrets=secrets)
+    environ = {"SOURCE": "the source", "REGION": "north-1", "KEY": "the engine's key", "PIN": "1234"}
+    resolver = EnvResolver((group,), tmp_path, environ=environ, keys=("KEY", "PIN", "UNSET"))
+    said = b"the source, the engine's key, from the file, from the command, north-1, 1234"
+    before = resolver.resolve(())
+    assert before.redactor.text(said).startswith(b"[redacted:SOURCE], [redacted:KEY], from the file, from the command")
+    assert (before.values, before.names, before.warnings) == ({}, (), ())
+    resolver.resolve(("g",))
+    # what is passed through is no secret: a region or a path stands in ordinary text
+    hidden = b"[redacted:SOURCE], [redacted:KEY], [redacted:FILE], [redacted:C], north-1, 1234"
+    assert resolver.resolve(()).redactor.text(said) == hidden
+
+
 def test_params_are_redacted_without_any_group(tmp_path: Path) -> None:
     resolved = EnvResolver((), tmp_path, [("password", "hunter22")]).resolve(())
     assert resolved.redactor.text(b"hunter22") == b"[redacted:password]"

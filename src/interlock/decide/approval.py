@@ -104,7 +104,7 @@ def _override(snap: Snapshot, step: Step, named: Unit | None, now: Now, said: _S
         state=StepState.GATING,
         units=units,
     )
-    overriding = msgspec.structs.replace(said, override=said.verdict == "pass")
+    overriding = msgspec.structs.replace(said, override=True)
     return [added, *(_verdict(step, unit.ordinal, unit.subject or "", now, overriding) for unit in units)]
 
 

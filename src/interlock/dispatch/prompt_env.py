@@ -22,11 +22,16 @@ class Keyed(NamedTuple):
     key: str | None
 
 
+def key_name(settings: EngineSettings) -> str | None:
+    """Return the name of the variable that holds the engine's key, if it takes one."""
+    if settings.api_key is None and settings.kind == "llm" and settings.base_url is None:
+        return KEY_VARIABLES.get(settings.driver)
+    return settings.api_key
+
+
 def with_key(settings: EngineSettings, env: ResolvedEnv, environ: Mapping[str, str]) -> Keyed:
     """Find the engine's key. Raises EnvUnresolvedError that names variable and engine."""
-    name = settings.api_key
-    if name is None and settings.kind == "llm" and settings.base_url is None:
-        name = KEY_VARIABLES.get(settings.driver)
+    name = key_name(settings)
     if name is None:
         return Keyed(env, None)
     # an env group may bring the key, by a secret's command for example

@@ -1,8 +1,9 @@
 """Resolves the env groups that a step names, when it dispatches: variables, dotenv files, secrets by command.
 
 Guarantees: a group is resolved once per driver and only when asked for; a failed one is asked again next time; no
-message holds a value; every value is known to the redactor, whatever it came from. Within a group secrets stand over
-dotenv files, those over variables; a later group stands over an earlier one. Safe from any thread.
+message holds a value; every value is known to the redactor, whatever it came from, and what is secret (keys, secrets,
+dotenv files) to that of every other job too, since any child may read it from its environment or a file. Within a group
+secrets stand over dotenv files, those over variables; a later group stands over an earlier one. Safe from any thread.
 """
 
 from __future__ import annotations
@@ -29,7 +30,10 @@ _NOTHING: Final = ResolvedEnv({}, NullRedactor())
 
 
 class EnvResolver:
-    """`extra` are values to redact that no group holds, with their names: engines' keys, params that look like secrets."""
+    """`extra` are values to redact that no group holds, with their names: params that look like secrets.
+
+    `keys` are the variables with engines' keys.
+    """
 
     def __init__(
         self,
@@ -38,12 +42,15 @@ class EnvResolver:
         extra: Iterable[tuple[str, str]] = (),
         environ: Mapping[str, str] | None = None,
         *,
+        keys: Iterable[str] = (),
         command_timeout_s: float = COMMAND_TIMEOUT_S,
     ) -> None:
         self._groups = {group.name: group for group in groups}
         self._root = Path(root)
         self._extra = tuple(extra)
         self._environ = os.environ if environ is None else environ
+        sources = [secret.var for group in self._groups.values() for secret in group.secrets if secret.var is not None]
+        self._known = [(name, self._environ[name]) for name in (*keys, *sources) if self._environ.get(name)]
         self._command_timeout_s = command_timeout_s
         self._lock = threading.Lock()
         self._values: dict[str, dict[str, str]] = {}
@@ -51,9 +58,9 @@ class EnvResolver:
 
     def resolve(self, names: tuple[str, ...]) -> ResolvedEnv:
         """Return the values of the groups. Raises EnvUnresolvedError that names what is missing."""
-        if not names and not self._extra:
-            return _NOTHING
         with self._lock:
+            if not (names or self._extra or self._known):
+                return _NOTHING
             found = self._resolved.get(names)
             if found is None:
                 found = self._resolved[names] = self._merge(names)
@@ -67,12 +74,11 @@ class EnvResolver:
             values.update(group)
             # a value that a later group stands over may still be said by a program that reads the source itself
             hidden += group.items()
-        redactor = PatternRedactor(hidden)
         warnings = tuple(
             f"the value of {name} is shorter than {MIN_LENGTH} characters, so it cannot be redacted"
-            for name in dict.fromkeys(redactor.short_names)
+            for name in dict.fromkeys(name for name, value in hidden if len(value) < MIN_LENGTH)
         )
-        return ResolvedEnv(values, redactor, tuple(sorted(values)), warnings)
+        return ResolvedEnv(values, PatternRedactor(hidden + self._known), tuple(sorted(values)), warnings)
 
     def _group(self, name: str) -> dict[str, str]:
         found = self._values.get(name)
@@ -81,6 +87,8 @@ class EnvResolver:
             if group is None:
                 raise _unresolved(f"env group {name} is not configured", f"add [env.{name}] to interlock.toml")
             found = self._values[name] = self._read(group)
+            self._known += [(key, value) for key, value in found.items() if key not in group.vars]
+            self._resolved.clear()
         return found
 
     def _read(self, group: EnvGroup) -> dict[str, str]:

@@ -6,14 +6,14 @@ nothing is asked of another one in its place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from interlock.dispatch.base import EngineSettings
+from interlock.dispatch.prompt_env import key_name
 from interlock.errors import ConfigError
 from interlock.model.plan import Engine as Frozen
 from interlock.plan.config import Config, Engine, at_origin
-from interlock.plan.config_kinds import KEY_OF_API
 from interlock.plan.diagnose import did_you_mean
 
 _ANEW: Final = "or start a new run of the workflow"
@@ -35,15 +35,10 @@ def settings_of(config: Config, frozen: Iterable[Frozen] = ()) -> Callable[[str]
     return settings
 
 
-def keys_of(config: Config, environ: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the keys of all engines that are set, with their variables: any command may print what it inherits."""
-    names = {engine.api_key or _own_variable(engine) for engine in config.engines.values()}
-    return [(name, environ[name]) for name in sorted(filter(None, names)) if environ.get(name)]
-
-
-def _own_variable(engine: Engine) -> str | None:
-    """Return the variable of an API's own endpoint."""
-    return KEY_OF_API.get(engine.driver) if engine.kind == "llm" and engine.base_url is None else None
+def key_names(config: Config) -> tuple[str, ...]:
+    """Return the variables that hold the keys of all engines."""
+    names = (key_name(_settings(engine)) for engine in config.engines.values())
+    return tuple(dict.fromkeys(name for name in names if name is not None))
 
 
 def _settings(engine: Engine) -> EngineSettings:
