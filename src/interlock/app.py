@@ -193,12 +193,20 @@ class App:
     def run_id(
         self, run_id: str, *, wait: bool = False, timeout_s: float | None = None, on_event: Observer | None = None
     ) -> Result:
-        """Continue a run: what never completed is dispatched, what was unavailable is asked again."""
+        """Continue a run: what never completed is dispatched, what was unavailable is asked again.
+
+        `wait` sleeps until a waiting run is due, and goes on; `timeout_s` holds for all of it together.
+        """
+        until = None if timeout_s is None else time.monotonic() + timeout_s
         result = self._drive(run_id, [reopen.go_on], timeout_s, on_event)
         while wait and result.state == RunState.WAITING:
-            due = self.store.run(run_id).wait_until
-            time.sleep(max(0.0, ((due or 0) - self._clock.wall_ms()) / 1000))
-            result = self._drive(run_id, [reopen.go_on], timeout_s, on_event)
+            pause_s = max(0.0, ((self.store.run(run_id).wait_until or 0) - self._clock.wall_ms()) / 1000)
+            left_s = None if until is None else max(0.0, until - time.monotonic())
+            if left_s is not None and left_s <= pause_s:
+                time.sleep(left_s)
+                return result
+            time.sleep(pause_s)
+            result = self._drive(run_id, [reopen.go_on], None if left_s is None else left_s - pause_s, on_event)
         return result
 
     def resume(
