@@ -21,13 +21,12 @@ from interlock.decide import reopen
 from interlock.decide.estimate import Estimate
 from interlock.decide.now import Now
 from interlock.decide.preview import StepPlan, preview
-from interlock.decide.requests import raises as raise_events
 from interlock.dispatch.identity import alive, identify, pid_namespace
 from interlock.dispatch.leftovers import end_leftovers
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import VARIABLE, Marker
 from interlock.dispatch.secrets import EnvResolver
-from interlock.driver.asking import ask
+from interlock.driver.asking import amend, ask, raising
 from interlock.driver.birth import new_run, new_run_id
 from interlock.driver.clock import SystemClock
 from interlock.driver.configuration import require_config
@@ -207,22 +206,24 @@ class App:
         timeout_s: float | None = None,
         on_event: Observer | None = None,
     ) -> Result:
-        """Reopen a failed, abandoned or rejected run and drive on.
-
-        `raises` are ceilings by name, `loops` more feedback loops for prompts whose gate rejected them.
-        """
+        """Reopen a run and drive on. A live driver of it takes over `raises`, ceilings by name, and feedback `loops`."""
         state = RunState(self.store.run(run_id).state)
         if state is RunState.COMPLETED:
             raise UsageError(
                 "run-completed", f"run {run_id} is completed", f"see what it made: interlock status {run_id}"
             )
-        openings: list[Opening] = [lambda _snap, now: raise_events(dict(raises), now)]
+        openings: list[Opening] = [raising(raises)]
         if accept_changes:
             openings.append(_accept)
         if loops:
             openings.append(lambda snap, now: reopen.grant(snap, now, loops))
         openings.append(reopen.reopen)
-        return self._drive(run_id, openings, timeout_s, on_event)
+        try:
+            return self._drive(run_id, openings, timeout_s, on_event)
+        except LeaseHeldError:
+            if accept_changes or not (raises or loops):
+                raise
+            return amend(self._world(), run_id, raises, loops, _user())
 
     def abandon(self, run_id: str) -> Result:
         """End a run for good (but for `resume`): its driver ends the work, or this call does if nobody drives."""

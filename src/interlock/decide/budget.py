@@ -55,18 +55,19 @@ def exhausted(snap: Snapshot, spec: PlanStep, kind: UnitKind, now: Now) -> str |
     for name, spent in used.items():
         top = ceiling(snap, name)
         if top is not None and spent >= top:
-            return f"the budget's {_shown(name, top)} is used up ({_figure(name, spent)})"
+            return f"the budget's {written(name)} of {figure(name, top)} is used up ({figure(name, spent)})"
     top = ceiling(snap, "max_tokens")
     needs = reservation(snap, spec, kind)
     if top is not None and needs and not snap.reserved_tokens and snap.tokens + needs > top:
-        return f"the budget's max_tokens of {top:g} leaves too little ({snap.tokens:g} used) for {needs:,} more"
+        return f"the budget's max_tokens of {figure('max_tokens', top)} leaves too little ({figure('max_tokens', snap.tokens)} used) for {needs:,} more"
     return None
 
 
-def _shown(name: str, top: float) -> str:
-    """Return a ceiling as the author writes it."""
-    return f"{name.removesuffix('_ms')} of {_figure(name, top)}"
+def written(name: str) -> str:
+    """Return a ceiling's name as the author writes it."""
+    return name.removesuffix("_ms")
 
 
-def _figure(name: str, value: float) -> str:
-    return f"{value / 1000:g}s" if name.endswith("_ms") else f"{value:g}"
+def figure(name: str, value: float) -> str:
+    """Return a ceiling's value for a person."""
+    return f"{value / 1000:g}s" if name.endswith("_ms") else f"{value:.15g}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -45,6 +46,15 @@ def act(steps: dict[str, Any]) -> None:
         say(result(os.environ.get(steps["show"], "")))
     if "result" in steps:
         say(result(steps["result"]))
+    if "last_words" in steps:
+        said = result("", **steps["last_words"])
+
+        def leave(*_: object) -> None:
+            say(said)
+            sys.exit(0)
+
+        signal.signal(signal.SIGTERM, leave)
+        say(json.dumps({"type": "system", "subtype": "ready"}))
     if "hang" in steps:
         while True:
             time.sleep(0.02)
