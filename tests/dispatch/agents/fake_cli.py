@@ -26,6 +26,14 @@ def say(text: str, out: Any = None) -> None:
     print(text, file=out or sys.stdout, flush=True)
 
 
+def speak_when_ended(words: dict[str, Any]) -> None:
+    def leave(*_: object) -> None:
+        say(result("", **words))
+        sys.exit(0)
+
+    signal.signal(signal.SIGTERM, leave)
+
+
 def act(steps: dict[str, Any]) -> None:
     if "gone" in steps and "--resume" in sys.argv:
         say(json.dumps({"type": "result", "is_error": True, "errors": ["No conversation found with session ID: x"]}))
@@ -47,14 +55,7 @@ def act(steps: dict[str, Any]) -> None:
     if "result" in steps:
         say(result(steps["result"]))
     if "last_words" in steps:
-        said = result("", **steps["last_words"])
-
-        def leave(*_: object) -> None:
-            say(said)
-            sys.exit(0)
-
-        signal.signal(signal.SIGTERM, leave)
-        say(json.dumps({"type": "system", "subtype": "ready"}))
+        speak_when_ended(steps["last_words"])
     if "hang" in steps:
         while True:
             time.sleep(0.02)
