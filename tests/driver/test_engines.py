@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import pytest
 
+from interlock.dispatch.agents.registry import card
 from interlock.dispatch.base import EngineSettings
 from interlock.driver.engines import settings_of
 from interlock.errors import ConfigError
 from interlock.model.plan import Engine
 from interlock.plan.config import Config
+from interlock.plan.config_kinds import AGENTS, SAMPLING_OF_AGENT
 from interlock.plan.config_parse import parse_config
 
 TEXT = b"""
@@ -88,3 +90,11 @@ def test_an_engine_that_is_gone_is_named_with_the_way_out() -> None:
 def test_an_engine_that_became_another_is_not_asked_in_its_place(frozen: Engine, line: int, message: str) -> None:
     hint = "change it back, or start a new run of the workflow"
     assert refusal(configured(), frozen) == ("interlock.toml", line, message, hint)
+
+
+def test_what_a_plan_leaves_to_an_agent_is_what_its_adapter_can_set() -> None:
+    sampling = {"temperature", "max_tokens", "extra_params"}
+    able = {agent: sampling - card(agent).cannot for agent in AGENTS}
+    assert {agent: set(keys) for agent, keys in SAMPLING_OF_AGENT.items()} == {
+        a: keys for a, keys in able.items() if keys
+    }

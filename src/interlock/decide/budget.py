@@ -1,8 +1,8 @@
 """Ceilings of the whole run, and what a dispatch holds back until its usage is known.
 
-Each prompt reserves its output cap, else the 95th percentile of what its engine was seen to use, else the engine's
-`reserve_tokens`; unknown usage is charged at that, unknown cost stays unknown. A ceiling stops pending
-dispatches, lets running units end and fails the step, whatever `on_error` says.
+A call of an API reserves its output cap; any other prompt the 95th percentile of what its engine was seen to use,
+else the engine's `reserve_tokens`. Unknown usage is charged at that, unknown cost stays unknown. A ceiling stops
+pending dispatches, lets running units end and fails the step, whatever `on_error` says.
 """
 
 from __future__ import annotations
@@ -34,12 +34,15 @@ def reservation(snap: Snapshot, spec: PlanStep, kind: UnitKind) -> int:
     name = engine_of(spec, kind)
     if name is None:
         return 0
-    if kind == "work" and isinstance(spec.target, Prompt) and spec.target.max_tokens is not None:
+    engine = next((engine for engine in snap.plan.engines if engine.name == name), None)
+    # an agent is capped call by call, and makes many in one session
+    one_call = kind == "work" and engine is not None and engine.kind == "llm"
+    if one_call and isinstance(spec.target, Prompt) and spec.target.max_tokens is not None:
         return spec.target.max_tokens
     seen = snap.usage_seen.get(name, ())
     if len(seen) >= _TIMES_SEEN:
         return sorted(seen)[(95 * len(seen) - 1) // 100]
-    return next((engine.reserve_tokens for engine in snap.plan.engines if engine.name == name), 0)
+    return 0 if engine is None else engine.reserve_tokens
 
 
 def exhausted(snap: Snapshot, spec: PlanStep, kind: UnitKind, now: Now) -> str | None:
