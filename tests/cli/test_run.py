@@ -139,6 +139,25 @@ def test_a_failed_run_is_resumed_with_only_what_failed(
     assert "step greet started" not in done.stdout
 
 
+def test_a_ceiling_is_raised_and_neither_lowered_nor_invented(interlock: Interlock, tmp_path: Path) -> None:
+    path = tmp_path / "tight.md"
+    path.write_text(
+        "---\ntype: workflow\nbudget: { max_units: 1, max_duration: 1h }\nsteps:\n"
+        "  - { id: a, run: echo a }\n  - { id: b, run: echo b }\n---\n",
+        encoding="utf-8",
+    )
+    assert interlock("run", str(path), cwd=tmp_path).returncode == 1
+    for raised, told in (
+        ("max_units=0", "max_units of run {} is 1 already\nhint: give more than that\n"),
+        ("max_duration=1m", "max_duration of run {} is 1 h 0 min already\nhint: give more than that\n"),
+        ("max_tokens=9", "run {} has no ceiling max_tokens to raise\nhint: leave max_tokens out\n"),
+    ):
+        run_id = json.loads(interlock("list", "--json", cwd=tmp_path).stdout)[0]["id"]
+        refused = interlock("resume", "last", "--raise", raised, cwd=tmp_path)
+        assert (refused.returncode, refused.stderr) == (2, f"error: {told.format(run_id)}")
+    assert interlock("resume", "last", "--raise", "max_units=2", cwd=tmp_path).returncode == 0
+
+
 def test_an_unfinished_run_of_the_same_file_is_mentioned(
     flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
 ) -> None:
@@ -180,6 +199,19 @@ def test_a_file_that_is_not_there_and_a_run_that_is_not_known_exit_2(interlock: 
         assert done.returncode == 2, done.stderr
         assert "hint: " in done.stderr
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [["run"], ["lint"], ["lint", "--json"]])
+def test_a_path_that_is_not_utf_8_is_refused_in_words(
+    command: list[str], flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
+) -> None:
+    path = tmp_path / os.fsdecode(b"w\xe9.md")
+    path.write_text("---\ntype: workflow\nsteps:\n  - { id: a, run: echo x }\n---\n", encoding="utf-8")
+    interlock("run", str(flow()), cwd=tmp_path)
+    done = interlock(*command, str(path), cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"the path {tmp_path}/w\N{REPLACEMENT CHARACTER}.md is not UTF-8" in done.stdout + done.stderr
+    assert "internal error" not in done.stderr
 
 
 def test_ctrl_c_leaves_a_run_that_can_be_continued(
@@ -247,6 +279,39 @@ def test_a_run_under_way_is_abandoned_from_outside(
     process.communicate(timeout=30)
     assert process.returncode == 1
     assert json.loads(interlock("status", "--json", cwd=tmp_path).stdout)["run"]["state"] == "abandoned"
+
+
+def test_the_budget_of_a_run_under_way_is_raised_from_outside_and_never_lowered(
+    flow: Callable[..., Path], start: Callable[..., subprocess.Popen[bytes]], interlock: Interlock, tmp_path: Path
+) -> None:
+    path = flow("id: long, run: touch begun; until test -e go; do sleep 0.05; done", "id: more, run: 'true'")
+    path.write_text(path.read_text().replace("steps:", "budget: { max_units: 2 }\nsteps:", 1))
+    process = start("run", str(path), stdout=subprocess.PIPE)
+    until((tmp_path / "begun").exists)
+    refused = interlock("resume", "last", "--raise", "max_units=2", cwd=tmp_path)
+    assert (refused.returncode, refused.stdout) == (2, ""), refused.stderr
+    assert refused.stderr.startswith("error: max_units is 2 already; 2 would not raise it\n")
+    raised = interlock("resume", "last", "--raise", "max_units=3", cwd=tmp_path)
+    assert (raised.returncode, raised.stderr) == (0, "")
+    assert "is driven by another process, which took the change" in raised.stdout
+    (tmp_path / "go").touch()
+    process.communicate(timeout=30)
+    assert process.returncode == 0
+
+
+def test_a_budget_that_is_used_up_is_raised_and_never_lowered(
+    flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
+) -> None:
+    path = flow("id: one, run: 'true'", "id: two, run: 'true'")
+    path.write_text(path.read_text().replace("steps:", "budget: { max_units: 2 }\nsteps:", 1))
+    assert interlock("run", str(path), cwd=tmp_path).returncode == 1
+    refused = interlock("resume", "last", "--raise", "max_units=0", cwd=tmp_path)
+    assert (refused.returncode, refused.stderr.splitlines()[0]) == (
+        2,
+        "error: max_units is 2 already; 0 would not raise it",
+    )
+    assert json.loads(interlock("status", "--json", cwd=tmp_path).stdout)["run"]["state"] == "failed"
+    assert interlock("resume", "last", "--raise", "max_units=3", cwd=tmp_path).returncode == 0
 
 
 def test_a_person_answers_for_an_effect_that_nobody_knows_of(
