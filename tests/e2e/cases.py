@@ -24,8 +24,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 RETRY = "retry: { max: 1, on: [llm_rate_limit], backoff: { initial: 10ms } }"
 SCHEMA = "output: { type: object, required: [n], properties: { n: { type: integer } }, additionalProperties: false }"
 WAIT_S = 2
-IMPATIENT = "idle_timeout: 20s"
-"""Longer than several starts at once wait for each other's locks, and than the pauses between an agent's own tries."""
+IMPATIENT = "idle_timeout: {idle}"
 CASES = {
     "success": Case(server=({"text": "the answer", "usage": {"in": 70, "out": 30}},), end="completed"),
     "schema": Case(server=({"json": {"n": 3}},), end="completed", settings=SCHEMA),
@@ -41,6 +40,9 @@ CASES = {
 }
 FOREVER = dict.fromkeys(("broken", "overloaded"), "idle_timeout")
 """It tries again without an end and says nothing, so that only interlock's own clock ends it."""
+FOREVER_S = 10
+PATIENT_S = 20
+"""Longer than several starts at once wait for each other's locks, and than the pauses between an agent's own tries."""
 UNSAID = {"length": "completed"}
 """It does not say that the answer was cut at the limit, or goes on by itself until it is whole."""
 CAVEATS: dict[str, dict[str, str]] = {
@@ -69,12 +71,13 @@ def script(case: str) -> list[Step]:
     return [{**match, **step, "times": 1 if step is not steps[-1] else 1_000} for step in steps]
 
 
-def workflow(cases: list[str]) -> str:
+def workflow(agent: str, cases: list[str]) -> str:
+    idle = f"{FOREVER_S if FOREVER.items() <= CAVEATS.get(agent, {}).items() else PATIENT_S}s"
     head = "---\ntype: workflow\ndefaults: { on_error: continue, timeout: 60s, retry: { max: 0 } }\nsteps:\n"
     # the first alone: an agent makes its folders and databases in a new home then
     needs = ["[]"] + [f"[{cases[0]}]"] * (len(cases) - 1)
     entries = [
-        f"  - id: {case}\n    needs: {need}\n" + entry(CASES[case].settings)
+        f"  - id: {case}\n    needs: {need}\n" + entry(CASES[case].settings.replace("{idle}", idle))
         for case, need in zip(cases, needs, strict=True)
     ]
     sections = [f"## {case}\n{prompt(case)}\n" for case in cases]

@@ -15,7 +15,7 @@ def test_every_ending_is_told_for_what_it_is(agent: Agent, world: World) -> None
     world.engines({"e": world.agent(agent, concurrency=4)}, engine="e")
     cases = list(CASES)
     world.server.script(*(step for case in cases for step in script(case)))
-    world.workflow(workflow(cases))
+    world.workflow(workflow(agent.name, cases))
     world.call("run", "flow.md", expect=(1, 6))
     units = world.units()
     expected = {case: known.end for case, known in CASES.items()} | CAVEATS.get(agent.name, {})
