@@ -14,7 +14,8 @@ __all__ = ["model_server", "own_home", "pytest_terminal_summary"]
 
 @pytest.fixture(scope="session", autouse=True)
 def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    home = tmp_path_factory.mktemp("home")
+    # above every test's folder: the search for a project ends at HOME, so nothing further up decides a result
+    home = tmp_path_factory.getbasetemp()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(home))
         patch.setenv("XDG_CONFIG_HOME", str(home / ".config"))

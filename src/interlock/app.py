@@ -7,54 +7,64 @@ InterlockError with a next step; none prints.
 from __future__ import annotations
 
 import os
-import pwd
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
+<<<<<<< HEAD
 from interlock.decide import reopen
 from interlock.decide.estimate import Estimate
 from interlock.decide.now import Now
 from interlock.decide.preview import StepPlan, preview
+=======
+from interlock.decide import reopen, requests
+>>>>>>> main
 from interlock.dispatch.identity import alive, identify, pid_namespace
 from interlock.dispatch.leftovers import end_leftovers
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import VARIABLE, Marker
 from interlock.dispatch.secrets import EnvResolver
+<<<<<<< HEAD
 from interlock.driver.asking import amend, ask, raising
+=======
+>>>>>>> main
 from interlock.driver.birth import new_run, new_run_id
 from interlock.driver.clock import SystemClock
 from interlock.driver.configuration import require_config
-from interlock.driver.doctor import Check, check_host
 from interlock.driver.drive import World, drive
 from interlock.driver.engines import key_names, settings_of
-from interlock.driver.estimating import estimate_of
 from interlock.driver.executor import Executor
-from interlock.driver.gc import GcReport, collect
-from interlock.driver.jobs import module_hash
 from interlock.driver.lease import Host, claimable, fresh
 from interlock.driver.load import restore, run_info
 from interlock.driver.local import LocalExecutor
 from interlock.driver.loop import Observer, Opening
+from interlock.driver.openings import accept_modules, first_notices
 from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
-from interlock.driver.project import ProjectPaths, find_project, open_state, project_at
+from interlock.driver.project import ProjectPaths, find_project, open_state, project_at, read_project_id
 from interlock.driver.result import Result, result_of
 from interlock.driver.signals import interrupting
 from interlock.errors import Diagnostic, InterlockError, LeaseHeldError, UsageError, WorkflowError
 from interlock.model import canon
 from interlock.model import events as ev
-from interlock.model.plan import Plan, PythonFunction
+from interlock.model.plan import Plan
 from interlock.model.run import Lease, RunInfo, Snapshot
+from interlock.model.secret import secret_texts
 from interlock.model.states import RunState
 from interlock.plan.config import Config
 from interlock.plan.freeze import freeze, thaw
 from interlock.store.base import Store
 from interlock.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from interlock.decide.estimate import Estimate
+    from interlock.decide.preview import StepPlan
+    from interlock.driver.doctor import Check
+    from interlock.driver.gc import GcReport
+    from interlock.store.base import RequestKind
 
 CommitHook = Callable[[str], None]
 
@@ -93,8 +103,8 @@ class App:
         """The journal, for reading; an empty one where there is none yet. Raises StoreError when it can't be read."""
         if self._writer is not None:
             return self._writer
-        if self._reader is None and self.project.journal.exists():
-            self._reader = SqliteStore.open(self.project.journal, read_only=True)
+        if self._reader is None:
+            self._reader = SqliteStore.open_if_any(self.project.journal)
         return self._reader or SqliteStore.in_memory(self.project.state_dir)
 
     def close(self) -> None:
@@ -134,6 +144,9 @@ class App:
 
     def preview(self, target: str | Path, params: ParamsInput = NO_PARAMS) -> Preview:
         """Say what starting the workflow file, or going on with the run, would do."""
+        from interlock.decide.preview import preview  # noqa: PLC0415 - a run needs no estimate
+        from interlock.driver.estimating import estimate_of  # noqa: PLC0415 - as above
+
         path = Path(target)
         if path.suffix == ".md" or path.is_file():
             plan = self._compile(path, None)
@@ -153,6 +166,8 @@ class App:
 
     def doctor(self) -> list[Check]:
         """Examine host and project."""
+        from interlock.driver.doctor import check_host  # noqa: PLC0415 - a run needs no doctor
+
         return check_host(self.project.root, self.project.state_dir)
 
     # driving
@@ -174,7 +189,8 @@ class App:
         store = self._open()
         if not plan.project.id:
             # the project got its id just now; a plan without one would never equal the next run's
-            plan = self._compile(path, None)
+            project = msgspec.structs.replace(plan.project, id=read_project_id(self.project))
+            plan = msgspec.structs.replace(plan, project=project)
         running = self._running(plan.source) if if_running else None
         if running is not None:
             return self._not_twice(running, if_running)
@@ -183,17 +199,17 @@ class App:
         created = store.create_run(new_run(plan, run_id, params_json, self._clock.wall_ms(), key), lease)
         if created != run_id:
             return self._keyed(created, timeout_s, on_event)
-        return self._drive(run_id, [_notices], timeout_s, on_event, lease=lease)
+        return self._drive(run_id, [first_notices(store.notice)], timeout_s, on_event, lease=lease)
 
     def run_id(
         self, run_id: str, *, wait: bool = False, timeout_s: float | None = None, on_event: Observer | None = None
     ) -> Result:
         """Continue a run: what never completed is dispatched, what was unavailable is asked again."""
-        result = self._drive(run_id, [_go_on], timeout_s, on_event)
+        result = self._drive(run_id, [reopen.go_on], timeout_s, on_event)
         while wait and result.state == RunState.WAITING:
             due = self.store.run(run_id).wait_until
             time.sleep(max(0.0, ((due or 0) - self._clock.wall_ms()) / 1000))
-            result = self._drive(run_id, [_go_on], timeout_s, on_event)
+            result = self._drive(run_id, [reopen.go_on], timeout_s, on_event)
         return result
 
     def resume(
@@ -212,9 +228,13 @@ class App:
             raise UsageError(
                 "run-completed", f"run {run_id} is completed", f"see what it made: interlock status {run_id}"
             )
+<<<<<<< HEAD
         openings: list[Opening] = [raising(raises)]
+=======
+        openings: list[Opening] = [lambda _snap, now: requests.raises(dict(raises), now)]
+>>>>>>> main
         if accept_changes:
-            openings.append(_accept)
+            openings.append(accept_modules)
         if loops:
             openings.append(lambda snap, now: reopen.grant(snap, now, loops))
         openings.append(reopen.reopen)
@@ -230,7 +250,7 @@ class App:
         row = self.store.run(run_id)
         if row.state in (RunState.COMPLETED, RunState.ABANDONED):
             raise UsageError("run-ended", f"run {run_id} is {row.state}", "there is nothing to stop")
-        return result_of(ask(self._world(), run_id, "abandon", {}, _user()))
+        return self._ask(run_id, "abandon", {})
 
     def resolve(self, run_id: str, unit_id: str, *, done: bool, result_json: str | None = None) -> Result:
         """Answer for a unit whose outside effect is unknown: done (with its result), or to be run again."""
@@ -242,7 +262,7 @@ class App:
                 raise UsageError(
                     "result-not-json", f"--result is not JSON: {error}", "quote it: --result '\"text\"'"
                 ) from error
-        return result_of(ask(self._world(), run_id, "resolve", payload, _user()))
+        return self._ask(run_id, "resolve", payload)
 
     def approve(self, run_id: str, target: str | None = None, *, note: str = "", override: bool = False) -> Result:
         """Pass a gate that waits for a person; with `override`, one that a check or judge rejected or can't judge.
@@ -251,18 +271,25 @@ class App:
         as it is now. The run goes on with `run_id`, or at once under a live driver.
         """
         payload = {"target": target, "note": note, "override": override, "by": _user()}
-        return result_of(ask(self._world(), run_id, "approve", payload, _user()))
+        return self._ask(run_id, "approve", payload)
 
     def reject(self, run_id: str, target: str | None = None, *, note: str = "") -> Result:
         """Reject what waits at a gate: one more loop with the note as feedback where the step can loop, else failed."""
         payload = {"target": target, "note": note, "by": _user()}
-        return result_of(ask(self._world(), run_id, "reject", payload, _user()))
+        return self._ask(run_id, "reject", payload)
 
     def gc(self, *, older_than_ms: int, dry_run: bool = False) -> GcReport:
         """Remove runs that ended longer ago than that, with their logs, and artifacts nothing refers to."""
+        from interlock.driver.gc import collect  # noqa: PLC0415 - a run collects nothing
+
         return collect(self._open(), self.project, self._clock.wall_ms() - older_than_ms, dry_run=dry_run)
 
     # below the verbs
+
+    def _ask(self, run_id: str, kind: RequestKind, payload: dict[str, Any]) -> Result:
+        from interlock.driver.asking import ask  # noqa: PLC0415 - a run asks nothing
+
+        return result_of(ask(self._world(), run_id, kind, payload, _user()))
 
     def _open(self) -> Store:
         if self._writer is None:
@@ -344,8 +371,8 @@ class App:
 
     def _executor(self, plan: Plan, lease: Lease) -> Executor:
         values = msgspec.json.decode(self._open().run(lease.run_id).params_json)
-        secret = {param.name: str(values[param.name]) for param in plan.params if param.secret and param.name in values}
-        resolver = EnvResolver(plan.env_groups, plan.project.root, extra=secret, keys=key_names(self.config))
+        secrets = secret_texts((param.name for param in plan.params if param.secret), values)
+        resolver = EnvResolver(plan.env_groups, plan.project.root, secrets, keys=key_names(self.config))
         marker = Marker(lease.run_id, lease.holder, lease.term, os.environ.get(VARIABLE, ""))
         return LocalExecutor(
             python=plan.python,
@@ -361,22 +388,7 @@ class App:
         process = identify(os.getpid())
         if process is None:
             raise InterlockError("no-identity", "this process cannot be told from others here", "see interlock doctor")
-        return Host(process, pid_namespace(), socket.gethostname())
-
-
-def _go_on(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
-    return reopen.go_on(snap, now)
-
-
-def _notices(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
-    return [ev.Notice(at=now.at, code=f"plan:{n}", text=text) for n, text in enumerate(snap.plan.notices)]
-
-
-def _accept(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
-    """Take the modules as they are now."""
-    files = [step.target.file for step in snap.plan.steps if isinstance(step.target, PythonFunction)]
-    hashes = {file: module_hash(file) for file in files if Path(file).is_file()}
-    return [ev.ModulesAccepted(at=now.at, hashes=hashes)] if hashes else []
+        return Host(process, pid_namespace(), os.uname().nodename)
 
 
 def _ignore(_events: Sequence[ev.Event], _snap: Snapshot) -> None:
@@ -384,6 +396,8 @@ def _ignore(_events: Sequence[ev.Event], _snap: Snapshot) -> None:
 
 
 def _user() -> str:
+    import pwd  # noqa: PLC0415 - a run needs no name
+
     with suppress(KeyError):
         return pwd.getpwuid(os.getuid()).pw_name
     return str(os.getuid())

@@ -6,6 +6,7 @@ import ast
 import importlib
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -79,6 +80,8 @@ def test_the_version_needs_no_import_but_the_version() -> None:
     tops = [node for node in ast.parse(entry).body if isinstance(node, ast.Import | ast.ImportFrom)]
     assert [ast.unparse(node) for node in tops] == [
         "from __future__ import annotations",
+        "import gc",
+        "import os",
         "import sys",
         "from interlock.version import __version__",
     ]
@@ -236,3 +239,29 @@ def test_completion_knows_the_runs(journal: Any, interlock: Interlock) -> None:
 def test_completion_knows_the_commands(interlock: Interlock) -> None:
     done = interlock(_INTERLOCK_COMPLETE="bash_complete", COMP_WORDS="interlock res", COMP_CWORD="1")
     assert done.stdout.split() == ["plain,resume", "plain,resolve"]
+
+
+INTERRUPTED_IMPORT = """
+import os, signal, sys, time
+class Press:
+    def find_spec(self, name, path=None, target=None):
+        if name == "interlock.cli.program":
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(30)
+sys.meta_path.insert(0, Press())
+from interlock.cli.entry import main
+sys.argv = ["interlock", "list"]
+main()
+"""
+
+
+def test_ctrl_c_while_the_program_starts_ends_it_without_a_word() -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED_IMPORT], capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
+
+
+def test_the_package_runs_as_a_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "interlock", "--version"], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stdout.startswith("interlock ")

@@ -146,7 +146,21 @@ def test_an_unfinished_run_of_the_same_file_is_mentioned(
     interlock("run", str(path), cwd=tmp_path)
     run_id = json.loads(interlock("list", "--json", cwd=tmp_path).stdout)[0]["id"]
     again = interlock("run", str(path), cwd=tmp_path)
-    assert again.stderr == f"note: run {run_id} of this file is blocked; continue it with `interlock run {run_id}`\n"
+    assert (
+        again.stderr
+        == f"note: run {run_id} of this file is blocked; see what it needs with `interlock status {run_id}`\n"
+    )
+
+
+def test_a_journal_that_a_driver_killed_at_once_left_empty_is_like_none(
+    flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
+) -> None:
+    (tmp_path / ".interlock").mkdir(mode=0o700)
+    (tmp_path / ".interlock" / "journal.db").touch()
+    path = flow("id: a, run: echo x")
+    assert interlock("list", cwd=tmp_path).returncode == 0
+    assert "there are no runs" in interlock("status", cwd=tmp_path).stderr
+    assert interlock("run", str(path), cwd=tmp_path).returncode == 0
 
 
 def test_parameters_cannot_be_given_to_a_run_under_way(

@@ -113,11 +113,12 @@ def test_status_has_exactly_the_contract_s_keys(rows: Any) -> None:
             steps=[rows.step(), large],
             census=[rows.census(completed=1)],
             spent=Spent(units=3, tokens=0, cost_usd=0.0),
+            notices=frozenset({"journal", "divergence:way:solo"}),
         ),
         {1: "[1,2"},
     )
-    assert list(view) == ["schema", "run", "steps", "census", "usage"]
-    assert view["schema"] == 1
+    assert list(view) == ["schema", "run", "steps", "census", "usage", "divergence"]
+    assert (view["schema"], view["divergence"]) == (1, ["way:solo"])
     assert [list(step) for step in view["steps"]] == [
         ["id", "state", "loop", "artifact", "reason", "feedback", "census"]
     ] * 2

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.decide.lives import ITEMS, Life, agent_plans
 from tests.decide.runs import completions, dispatches, legal, promoted
 
+from interlock.decide.fate import MISSES
+from interlock.model import events as ev
 from interlock.model.plan import Plan
 from interlock.model.states import RunState, StepState
 from interlock.testing.simulate import snapshot
@@ -44,6 +48,19 @@ def test_every_life_is_made_of_legal_moves_and_ends_well_once_the_world_is_mende
     replayed = snapshot(plan, ITEMS, life.events)
     assert promoted(replayed) == promoted(life.simulation.snap)
     assert (replayed.tokens, replayed.parked) == (life.simulation.snap.tokens, life.simulation.snap.parked)
+
+
+@given(agent_plans(), _seeds)
+def test_a_unit_is_asked_for_a_correction_once_and_a_question_once_each_time_it_is_put(plan: Plan, seed: int) -> None:
+    life = Life(plan, seed)
+    life.live(lambda _life: None)
+    asked: Counter[tuple[int, int]] = Counter()
+    for event in life.events:
+        if isinstance(event, ev.UnitMoved):
+            asked[event.step, event.unit] = 0
+        elif isinstance(event, ev.AttemptFinished) and event.reason in MISSES and event.unit_state == "pending":
+            asked[event.step, event.unit] += 1
+            assert asked[event.step, event.unit] == event.asks == 1
 
 
 @given(agent_plans(), _seeds)

@@ -43,9 +43,24 @@ def test_an_effect_that_did_not_happen_is_tried_again_and_asked_about_again() ->
         "a.probe:solo~r1:a1": [ok(exit_code=1)],
         "a.probe:solo~r1:a2": [ok(exit_code=1)],
     }
-    done = simulate(EXTERNAL, by_unit(answers))
+    done = simulate(plan(step("a", effects="external", probe=PROBE, retries=1), step("b")), by_unit(answers))
     assert done.snap.steps[0].artifact == b'"third"'
     assert done.snap.steps[0].work[0].attempt == 3
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_an_effect_that_never_happens_fails_once_its_retries_are_spent(retries: int) -> None:
+    specs = plan(step("a", effects="external", probe=PROBE, retries=retries), step("b"))
+    done = simulate(specs, by_unit({}, lambda _s, u: LOST if u.kind == "work" else ok(exit_code=1)))
+    assert run_of(done) == ("failed", "timeout", "step 'a': unit a:solo failed: timeout")
+    assert done.snap.steps[0].work[0].attempt == 1 + retries
+    assert go_on(done.snap, done.now()) == []
+
+
+def test_an_effect_that_a_crash_kept_from_happening_costs_no_retry() -> None:
+    done = simulate(EXTERNAL, by_unit({"a:solo": [aborted(), aborted(), ok("third")]}, lambda _s, _u: ok(exit_code=1)))
+    assert done.snap.steps[0].work[0].attempt == 3
+    assert done.snap.steps[0].work[0].retries == 0
 
 
 def test_a_probe_without_an_answer_blocks_and_the_next_run_asks_again() -> None:

@@ -189,7 +189,16 @@ def test_a_recorded_input_that_differs_is_a_divergence_of_completed_units_only()
     assert found(true_hash) == []
     assert found("sha256.v0:abc") == []
     other = ev.Divergence(at=simulation.at, step=0, unit=0, recorded="sha256.v1:abc", computed=true_hash)
-    assert found("sha256.v1:abc") == [other]
+    differs, told = found("sha256.v1:abc")
+    unit = simulation.snap.steps[0].work[0].id
+    assert (differs, told.at) == (other, simulation.at)
+    assert isinstance(told, ev.Notice)
+    assert (told.code, told.text) == (
+        f"divergence:{unit}",
+        f"what unit {unit} was given is not what the plan gives it now; its completed result stands",
+    )
+    simulation.add(told)
+    assert found("sha256.v1:abc") == []
 
 
 def test_notices_and_audits_change_no_decision() -> None:

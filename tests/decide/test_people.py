@@ -58,7 +58,7 @@ def verdicts(simulation: Simulation) -> list[ev.Approved]:
 def test_an_approval_is_kept_with_who_when_note_and_what_it_was_for() -> None:
     done = run(plan(step("a", prompt(), gate=APPROVAL), step("b")))
     assert state(done) == ("blocked", "approval_needed")
-    assert done.snap.steps[0].detail == "step 'a' waits for a person to approve its artifact (loop 1)"
+    assert done.snap.steps[0].detail == "a person has to approve its artifact"
     assert say(done, "approve", note="fine") == "applied"
     assert done.snap.run.outcome == "ok"
     (said,) = verdicts(done)
@@ -158,7 +158,7 @@ def test_one_item_rejected_by_both_judge_and_override_is_left_when_the_other_is_
 def test_items_are_approved_one_by_one_and_only_those_rejected_loop() -> None:
     specs = plan(step("m", prompt(), map=over("params.items"), gate=Gate(approval=True, each=True, max_loops=2)))
     done = run(specs)
-    assert done.snap.steps[0].detail == "step 'm' waits for a person to approve item \"x\" (loop 1)"
+    assert done.snap.steps[0].detail == 'a person has to approve item "x"'
     say(done, "approve", target=f"m.gate:{X}:l1.approval")
     assert state(done) == ("blocked", "approval_needed")
     assert (
@@ -170,6 +170,15 @@ def test_items_are_approved_one_by_one_and_only_those_rejected_loop() -> None:
     assert [unit.id for unit in done.snap.steps[0].asked] == [f"m.gate:{Y}:l2.approval"]
     say(done, "approve", target="m")
     assert done.snap.run.outcome == "ok"
+
+
+def test_a_note_on_one_item_is_worth_a_loop_though_others_still_wait() -> None:
+    done = run(plan(step("m", prompt(), map=over("params.items"), gate=Gate(approval=True, each=True))))
+    say(done, "reject", target=f"m.gate:{X}:l1.approval", note="again")
+    assert state(done) == ("blocked", "approval_needed")
+    say(done, "reject", target=f"m.gate:{Y}:l1.approval", note="too")
+    assert work(done) == [f"m:{X}", f"m:{Y}", f"m:{X}~l2", f"m:{Y}~l2"]
+    assert done.snap.granted == {0: 1}
 
 
 def test_all_items_that_wait_can_be_approved_at_once() -> None:
@@ -352,3 +361,8 @@ def test_units_that_wait_for_a_person_end_with_a_run_that_is_abandoned() -> None
     done.add(*requests.abandon(done.snap, done.now()))
     assert [unit.state for unit in done.snap.steps[0].asked] == [UnitState.NOT_RUN]
     assert say(done, "approve") == "nothing waits for a person here"
+
+
+def test_a_gate_that_asks_nobody_lets_everything_pass() -> None:
+    specs = plan(step("m", prompt(), map=over("params.items"), gate=Gate(max_loops=3, each=True)))
+    assert run(specs).snap.run.outcome == "ok"

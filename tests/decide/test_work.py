@@ -11,7 +11,7 @@ from interlock.decide.values import UnresolvedError
 from interlock.decide.work import base_id, idempotency_key, work_units
 from interlock.model import canon
 from interlock.model import events as ev
-from interlock.model.plan import Command, Limits, Plan
+from interlock.model.plan import Command, Engine, Limits, Plan, Prompt
 from interlock.model.states import StepState
 from interlock.testing.build import over, plan, step
 from interlock.testing.simulate import snapshot
@@ -110,3 +110,19 @@ def test_the_idempotency_key_is_the_same_in_every_round() -> None:
     assert base_id("a:solo~r2~l3") == "a:solo"
     assert idempotency_key("run", "a:solo") == idempotency_key("run", "a:solo~r2")
     assert idempotency_key("run", "a:solo") != idempotency_key("other", "a:solo")
+
+
+def test_an_input_hash_tells_engines_and_models_apart_and_knows_no_engine_of_a_command() -> None:
+    def hashed(target: Any, **engine: Any) -> str:
+        settings: dict[str, Any] = {"kind": "agent", "driver": "claude", "model": "one", **engine}
+        specs = plan(step("a", target))
+        specs = msgspec.structs.replace(specs, engines=(Engine(name="e", **settings),))
+        return work_units(snapshot(specs), specs.steps[0])[0].input_hash
+
+    asked = Prompt(text="do", engine="e")
+    others: list[dict[str, Any]] = [{"model": "two"}, {"driver": "codex"}, {"kind": "llm"}, {"env": ("g",)}]
+    assert len({hashed(asked), *(hashed(asked, **other) for other in others)}) == 5
+    named = Prompt(text="do", engine="e", model="three")
+    assert hashed(named) == hashed(named, model="two")
+    assert hashed(Command(text="x")) == hashed(Command(text="x"), model="two")
+    assert hashed(asked) == hashed(asked, reserve_tokens=1)

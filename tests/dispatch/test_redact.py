@@ -134,6 +134,12 @@ def test_short_values_are_no_patterns_and_are_named() -> None:
     assert redactor.text(b"12345 123456") == b"12345 [redacted:LONG]"
 
 
+def test_each_line_of_a_value_of_several_lines_is_known() -> None:
+    redactor = PatternRedactor({"KEY": '-----BEGIN KEY-----\nMIIEvQ/aBc\n  kAoIB"x+1\nshort\n'})
+    assert redactor.text(b'> MIIEvQ/aBc\n> kAoIB"x+1\n> short\n') == b"> [redacted:KEY]\n> [redacted:KEY]\n> short\n"
+    assert redactor.json(b'["MIIEvQ\\/aBc","kAoIB\\"x+1"]') == b'["[redacted:KEY]","[redacted:KEY]"]'
+
+
 def test_the_longest_value_wins_where_one_is_the_start_of_another() -> None:
     redactor = PatternRedactor({"A": "secret", "B": "secret-longer"})
     assert redactor.text(b"secret-longer secret-long") == b"[redacted:B] [redacted:A]-long"

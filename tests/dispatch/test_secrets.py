@@ -60,7 +60,7 @@ def test_every_value_is_redacted_even_one_that_another_stands_over(tmp_path: Pat
     group = EnvGroup(name="g", vars=("A",), dotenv=(".env",), secrets=(SecretSource(name="B", var="SOURCE"),))
     other = EnvGroup(name="h", vars=("B",))
     environ = {"A": "outer value", "SOURCE": "first value", "B": "second value"}
-    resolver = EnvResolver((group, other), tmp_path, {"password": "a param"}, environ)
+    resolver = EnvResolver((group, other), tmp_path, [("password", "a param")], environ)
     text = resolver.resolve(("g", "h")).redactor.text(b"from the file, first value, second value, a param")
     assert text == b"[redacted:A], [redacted:B], [redacted:B], [redacted:password]"
 
@@ -82,7 +82,7 @@ def test_what_is_secret_is_hidden_from_jobs_that_name_no_group(tmp_path: Path) -
 
 
 def test_params_are_redacted_without_any_group(tmp_path: Path) -> None:
-    resolved = EnvResolver((), tmp_path, {"password": "hunter22"}).resolve(())
+    resolved = EnvResolver((), tmp_path, [("password", "hunter22")]).resolve(())
     assert resolved.redactor.text(b"hunter22") == b"[redacted:password]"
     assert resolved.values == {}
 

@@ -11,7 +11,7 @@ from interlock.driver.jobs import JobBook, ModuleChangedError, module_hash
 from interlock.errors import DispatchRefusedError
 from interlock.model import canon
 from interlock.model.outcome import Outcome
-from interlock.model.plan import Command, PythonFunction, Script
+from interlock.model.plan import Command, Engine, Gate, Judge, Param, Prompt, PythonFunction, Script
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Step, Unit
 from interlock.model.states import Reason
@@ -63,9 +63,7 @@ def test_a_request_carries_all_that_the_work_may_see(tmp_path: Path) -> None:
 def module(root: Path) -> PlanStep:
     file = root / "mod.py"
     file.write_text("x = 1\n", encoding="utf-8")
-    return step(
-        "f", PythonFunction(module="mod", function="g", file=str(file), sha256=module_hash(str(file))), gate=check()
-    )
+    return step("f", PythonFunction(module="mod", function="g", file=str(file), sha256=module_hash(file)), gate=check())
 
 
 def first(book: Book) -> None:
@@ -85,7 +83,7 @@ def test_a_module_that_changed_or_went_away_is_not_called(tmp_path: Path) -> Non
 def test_a_change_that_was_accepted_is_called(tmp_path: Path) -> None:
     book = Book(tmp_path, module(tmp_path))
     (tmp_path / "mod.py").write_text("x = 2\n", encoding="utf-8")
-    book.simulation.snap.accepted[str(tmp_path / "mod.py")] = module_hash(str(tmp_path / "mod.py"))
+    book.simulation.snap.accepted[str(tmp_path / "mod.py")] = module_hash(tmp_path / "mod.py")
     first(book)
     assert book.simulation.snap.run.outcome == "ok"
 
@@ -105,7 +103,8 @@ def test_a_module_that_changes_before_the_gate_does_not_hold_the_gate_up(tmp_pat
 
 def test_another_directory_under_the_same_name_is_a_notice_and_a_moved_one_is_refused(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    home.mkdir()
+    (home / ".interlock").mkdir(parents=True)
+    (home / ".interlock" / "id").write_text("p\n", encoding="ascii")
     specs = real_plan(home, step("a"))
     stranger = msgspec.structs.replace(specs, project=msgspec.structs.replace(specs.project, inode=1))
     simulation = Simulation(snapshot(stranger), lambda _s, _u: ok())
@@ -114,10 +113,37 @@ def test_another_directory_under_the_same_name_is_a_notice_and_a_moved_one_is_re
     jobs.job(simulation.snap.steps[0], simulation.snap.steps[0].work[0])
     assert jobs.take_notices() == [f"{home} is another directory of the same name (device or inode changed)"]
     assert jobs.take_notices() == []
+    (home / ".interlock" / "id").write_text("q\n", encoding="ascii")
+    with pytest.raises(
+        DispatchRefusedError, match=r"another directory of the name .*home: the project's id is not the"
+    ):
+        JobBook(simulation.snap).job(simulation.snap.steps[0], simulation.snap.steps[0].work[0])
     home.rename(tmp_path / "moved")
     (tmp_path / "home").symlink_to(tmp_path / "moved")
     with pytest.raises(DispatchRefusedError, match=r"was frozen in .*home, which is gone or leads elsewhere now"):
         JobBook(simulation.snap).job(simulation.snap.steps[0], simulation.snap.steps[0].work[0])
+
+
+def test_an_engine_and_a_judge_are_not_told_what_params_hold_that_look_like_secrets(tmp_path: Path) -> None:
+    asks = step("p", Prompt(text="do", engine="llm"), inputs=["params.token"], map=over("params.token"))
+    asks = msgspec.structs.replace(asks, gate=Gate(judge=Judge(rubric="good?", engine="llm"), each=True))
+    plan = real_plan(tmp_path, asks)
+    plan = msgspec.structs.replace(
+        plan,
+        params=(Param(name="token", secret=True),),
+        engines=(Engine(name="llm", kind="llm", driver="openai", model="m"),),
+    )
+    prompts: list[str] = []
+    simulation = Simulation(snapshot(plan, {"token": ["first-secret", "second-secret"]}), lambda _s, _u: ok())
+    jobs = JobBook(simulation.snap)
+
+    def answer(step_: Step, unit: Unit) -> Outcome:
+        prompts.append(jobs.request(jobs.job(step_, unit), step_, unit, 1, "", None).prompt or "")
+        return ok('{"complete": true}' if unit.kind == "judge" else "done")
+
+    Simulation(simulation.snap, answer).run()
+    assert [text.count("-secret") for text in prompts] == [0, 0, 0, 0]
+    assert [text.count("[redacted:token]") for text in prompts] == [5, 5, 1, 1]
 
 
 def test_a_script_is_sent_with_its_bytes(tmp_path: Path) -> None:

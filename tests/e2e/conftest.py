@@ -11,6 +11,13 @@ from tests.e2e.world import World
 from tests.modelserver.fakellm import FakeLLM
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give real agents on a busy machine the time that they may need."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.timeout(300))
+
+
 @pytest.fixture
 def world(tmp_path: Path, model_server: FakeLLM) -> Iterator[World]:
     made = World(tmp_path, model_server)

@@ -26,7 +26,7 @@ import interlock
 PROGRAM = "from interlock.cli.entry import main; raise SystemExit(main())"
 # not INTERLOCK_..: those are interlock's own, and no child gets them
 MARK = "E2E_WORLD"
-RUN_TIMEOUT_S = 110
+RUN_TIMEOUT_S = 240
 WAIT_S = 45
 
 

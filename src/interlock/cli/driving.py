@@ -10,6 +10,7 @@ from typing import Any
 from interlock.app import App
 from interlock.cli.progress.feed import Feed, Renderer
 from interlock.cli.summary import show_summary
+from interlock.dispatch.open_files import raise_limit
 from interlock.driver.loop import Observer
 from interlock.driver.result import Result
 from interlock.views.values import SCHEMA
@@ -20,6 +21,7 @@ def drive(app: App, start: Callable[[Observer], Result], *, as_json: bool) -> in
 
     The exit code is the run's own, whatever becomes of the output.
     """
+    raise_limit()
     feed = Feed(_ndjson if as_json else _for_people)
     try:
         result = start(feed)

@@ -8,9 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import tempfile
 import time
-import traceback
 from pathlib import Path
 from typing import Final
 
@@ -63,6 +61,8 @@ def explain_os(error: OSError) -> int:
 
 def explain_bug(error: BaseException, project: Path | None) -> int:
     """Write one line about an error nobody foresaw, and where its traceback is."""
+    import traceback  # noqa: PLC0415 - for bugs only
+
     text = "".join(traceback.format_exception(error))
     summary = safe(traceback.format_exception_only(error)[-1].strip())
     if os.environ.get("INTERLOCK_TRACEBACK") == "1":
@@ -77,6 +77,8 @@ def explain_bug(error: BaseException, project: Path | None) -> int:
 
 def _keep(text: str, project: Path) -> Path | None:
     """Write the traceback into the project's state folder, else the folder for temporary files."""
+    import tempfile  # noqa: PLC0415 - for bugs only
+
     name = f"traceback-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.txt"
     state = project / ".interlock"
     for folder in ([state] if state.is_dir() else []) + [Path(tempfile.gettempdir())]:

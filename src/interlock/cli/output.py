@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -59,6 +58,8 @@ def write_json_list(values: Iterable[Any]) -> None:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], widths: Sequence[int]) -> None:
     """Write rows under headings as they come; the last column takes what a terminal's line has left."""
+    import shutil  # noqa: PLC0415 - only what fits a terminal needs it
+
     most = shutil.get_terminal_size().columns if sys.stdout.isatty() else _ANY_WIDTH
     say(style(clip(_row(head, widths), most), bold=True))
     for row in rows:

@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from typing import Final
 
+import msgspec
+
+from interlock.cli.hiding import Hide, hide_of
 from interlock.cli.text import compact
 from interlock.model.states import StepState, UnitState
 from interlock.store.base import Store, UnitRow
@@ -14,6 +17,7 @@ from interlock.views.events import Name
 from interlock.views.facts import PlanFacts, plan_facts
 from interlock.views.status import RunRows, status_view
 from interlock.views.units import effective
+from interlock.views.values import value
 
 _PREVIEW_CHARACTERS: Final = 200
 _PREVIEW_FROM_BYTES: Final = 16 * 1024 * 1024
@@ -31,6 +35,7 @@ def read_run(store: Store, run_id: str) -> RunRows:
         census=store.census(run_id),
         spent=store.spent(run_id),
         approvals=store.approvals(run_id),
+        notices=store.notices(run_id),
     )
 
 
@@ -55,6 +60,7 @@ def read_asked(store: Store, rows: RunRows, most: int = 3) -> Asked:
     unknown: dict[int, tuple[str, ...]] = {}
     approvals: dict[int, tuple[Gate, ...]] = {}
     more: dict[int, int] = {}
+    hide = hide_of(rows.facts.secrets, value(rows.run.params_json))
     for step in rows.steps:
         if step.state != StepState.BLOCKED:
             continue
@@ -62,13 +68,19 @@ def read_asked(store: Store, rows: RunRows, most: int = 3) -> Asked:
         unknown[step.step] = tuple(unit.id for unit in found)
         pending = store.units(rows.run.id, step=step.step, state=UnitState.PENDING)
         waiting = [
-            _gate(unit)
+            _gate(hidden(unit, hide))
             for unit in pending
             if unit.kind == "approval" and (unit.round, unit.loop) == (step.round, step.loop)
         ]
         approvals[step.step] = tuple(waiting[:most])
         more[step.step] = max(0, len(waiting) - most)
     return Asked(unknown=unknown, approvals=approvals, more=more)
+
+
+def hidden(unit: UnitRow, hide: Hide) -> UnitRow:
+    """Return the unit with an item that may be shown."""
+    item = None if unit.item is None else hide(unit.item)
+    return unit if item == unit.item else msgspec.structs.replace(unit, item=item)
 
 
 def _gate(unit: UnitRow) -> Gate:

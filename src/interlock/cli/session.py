@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from interlock.cli.output import note
 from interlock.errors import UsageError
 
 if TYPE_CHECKING:
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
 def _open(project: Path | None) -> App:
     from interlock.app import open_project  # noqa: PLC0415 - help needs no engine
 
-    return open_project(project)
+    app = open_project(project)
+    for notice in app.project.notices:
+        note(f"note: {notice}")
+    return app
 
 
 class Session:

@@ -19,6 +19,7 @@ from interlock.views.status import RunRows
 
 _LABEL_WIDTH = 9
 _NOTE_CHARACTERS = 300
+_MOST_UNITS = 5
 
 
 def show_status(
@@ -44,6 +45,12 @@ def show_status(
     used = view_usage_text(view["usage"])
     if used:
         _field("used", used)
+    if view["divergence"]:
+        units = ", ".join(view["divergence"][:_MOST_UNITS])
+        _field(
+            "differs",
+            f"{count(len(view['divergence']), 'unit')} got another input than the plan gives now: {safe(units)}",
+        )
     say()
     for line in step_lines(rows, view["steps"]):
         say(line)

@@ -75,7 +75,7 @@ def _artifact(store: Store, rows: RunRows) -> None:
         return
     last = done[-1]
     if last.artifact is None and (last.artifact_size or 0) > _ARTIFACT_BYTES:
-        say(f"  {last.id}: {size(last.artifact_size or 0)}; see `interlock status {rows.run.id} --json`")
+        say(f"  {last.id}: {size(last.artifact_size or 0)}; see `interlock status {rows.run.id} --artifact {last.id}`")
         return
     given = store.artifact(rows.run.id, last.step)
     if given is None or given == b"null":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -16,13 +17,18 @@ _MINUTE_S: Final = 60
 _HOUR_S: Final = 3600
 _DAY_S: Final = 86_400
 
-# C0 without tab, DEL, C1, line and paragraph separators, and what turns the writing direction
-_CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+@cache
+def _control() -> re.Pattern[str]:
+    """C0 without tab, DEL, C1, line and paragraph separators, and what turns the writing direction."""
+    return re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def safe(text: str) -> str:
     """Escape control characters, line ends included."""
-    return _CONTROL.sub(_escape, text)
+    if text.isascii() and text.isprintable():
+        return text
+    return _control().sub(_escape, text)
 
 
 def safe_lines(text: str) -> str:

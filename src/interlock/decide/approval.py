@@ -53,7 +53,7 @@ def approve(snap: Snapshot, payload: dict[str, Any], now: Now, *, verdict: ev.Ve
     answered = {event.unit for event in asked if isinstance(event, ev.Approved)}
     if any(unit.ordinal not in answered for unit in _waiting(step)):
         # other items of the step still wait for a person: it stays where it is
-        return asked, "applied"
+        return [*_one_more(snap, step, now, said), *asked], "applied"
     return [*_activate(snap, now), _moved(step, now), *_one_more(snap, step, now, said), *asked], "applied"
 
 
@@ -104,7 +104,7 @@ def _override(snap: Snapshot, step: Step, named: Unit | None, now: Now, said: _S
         state=StepState.GATING,
         units=units,
     )
-    overriding = msgspec.structs.replace(said, override=said.verdict == "pass")
+    overriding = msgspec.structs.replace(said, override=True)
     return [added, *(_verdict(step, unit.ordinal, unit.subject or "", now, overriding) for unit in units)]
 
 

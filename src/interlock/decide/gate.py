@@ -98,9 +98,7 @@ def subjects(gate: Gate, step: Step, artifact_hash: str) -> list[Subject]:
 
 def judge(spec: PlanStep, step: Step, artifact_hash: str) -> Judged:
     """Say what the gate needs next, or what all its answers come to. No asked unit may be under way."""
-    if spec.gate is None:
-        return Passed()
-    found = _walk(spec, spec.gate, step, artifact_hash)
+    found = _walk(spec, step, artifact_hash)
     if found.ask is not None:
         return found.ask
     if found.broken:
@@ -110,7 +108,7 @@ def judge(spec: PlanStep, step: Step, artifact_hash: str) -> Judged:
 
 def not_passed(spec: PlanStep, step: Step, artifact_hash: str) -> list[Subject]:
     """Return what was rejected or could not be judged, with `each` item by item."""
-    found = _Walk() if spec.gate is None else _walk(spec, spec.gate, step, artifact_hash)
+    found = _walk(spec, step, artifact_hash)
     return [*(subject for subject, _, _ in found.refused), *(subject for subject, _ in found.broken)]
 
 
@@ -122,7 +120,8 @@ class _Walk(msgspec.Struct):
     broken: list[tuple[Subject, Blocked]] = []
 
 
-def _walk(spec: PlanStep, gate: Gate, step: Step, artifact_hash: str) -> _Walk:
+def _walk(spec: PlanStep, step: Step, artifact_hash: str) -> _Walk:
+    gate = spec.gate or Gate()
     answers = _by_subject(step.asked)
     found = _Walk()
     left = _without_overridden(answers, subjects(gate, step, artifact_hash), found.refused)
@@ -192,13 +191,13 @@ def _without_overridden(answers: _Answers, subjects: list[Subject], refused: lis
 
 def _passed_before(gate: Gate, step: Step) -> set[tuple[int | None, str | None]]:
     """Return the items that passed in a loop before this one: an earlier loop's that were not rejected in it."""
-    last = stages(gate)[-1]
+    last = stages(gate)[-1:]
     earlier = [unit for unit in step.units if unit.kind not in ("work", "probe")]
     answers = _by_subject(unit for unit in earlier if (unit.round, unit.loop) != (step.round, step.loop))
     return {
         (index, subject)
         for (kind, index, subject), units in answers.items()
-        if (kind == last and verdict(units) == "pass") or (kind == OVERRIDE and units[-1].verdict == "pass")
+        if (kind in last and verdict(units) == "pass") or (kind == OVERRIDE and units[-1].verdict == "pass")
     }
 
 

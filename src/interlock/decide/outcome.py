@@ -110,7 +110,14 @@ def _work_fate(snap: Snapshot, spec: PlanStep, unit: Unit, ended: Outcome, at: i
         return Fate(attempt=AttemptState.ABORTED, unit=left, reason=Reason.ABORTED, error=ended.error)
     reason = ended.reason or Reason.DISPATCH_ERROR
     if external:
-        return Fate(attempt=AttemptState.FAILED, unit=UnitState.UNKNOWN, reason=reason, error=ended.error)
+        # charged at once: if it turns out that nothing happened, the failure counts like any other
+        return Fate(
+            attempt=AttemptState.FAILED,
+            unit=UnitState.UNKNOWN,
+            reason=reason,
+            error=ended.error,
+            retries=unit.retries + 1,
+        )
     return failed(spec.retry, unit, reason, ended.error, at, ended.retry_after_ms)
 
 

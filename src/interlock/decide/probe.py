@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
+from interlock.decide.fate import may_retry
 from interlock.decide.gate import item_part
 from interlock.decide.output import Failure, extract
 from interlock.model.events import Event, NewUnit, UnitMoved
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step, Unit
-from interlock.model.states import UnitState
+from interlock.model.states import Reason, UnitState
+
+_FREE: Final = frozenset({Reason.LOST, Reason.ABORTED, Reason.LLM_QUOTA})
+"""Ends that cost no retry."""
 
 
 def unknown_units(step: Step) -> list[Unit]:
@@ -50,7 +56,7 @@ def answers(snap: Snapshot, spec: PlanStep, step: Step, now: int) -> list[Event]
 
 def _answer(snap: Snapshot, spec: PlanStep, step: Step, unit: Unit, probe: Unit, now: int) -> Event:
     if probe.verdict != "pass":
-        return UnitMoved(at=now, step=step.index, unit=unit.ordinal, state=UnitState.PENDING, reason="probe_not_done")
+        return _not_done(spec, step, unit, now)
     text = msgspec.json.decode(probe.result or b"{}").get("output", "")
     found = extract(
         text.encode(), is_json=False, schema_json=spec.unit_schema_json, max_bytes=snap.plan.limits.max_result_bytes
@@ -59,4 +65,17 @@ def _answer(snap: Snapshot, spec: PlanStep, step: Step, unit: Unit, probe: Unit,
         return UnitMoved(at=now, step=step.index, unit=unit.ordinal, state=UnitState.FAILED, reason=found.reason)
     return UnitMoved(
         at=now, step=step.index, unit=unit.ordinal, state=UnitState.COMPLETED, reason="probe_done", result=found.json
+    )
+
+
+def _not_done(spec: PlanStep, step: Step, unit: Unit, now: int) -> Event:
+    """Nothing happened: a crash or an interrupt is made good freely, a failure only while retries are left."""
+    reason = Reason(unit.reason or Reason.LOST)
+    free = reason in _FREE or may_retry(spec.retry, reason, unit.retries - 1)
+    return UnitMoved(
+        at=now,
+        step=step.index,
+        unit=unit.ordinal,
+        state=UnitState.PENDING if free else UnitState.FAILED,
+        reason="probe_not_done" if free else reason,
     )

@@ -27,10 +27,6 @@ def promote(snap: Snapshot, spec: PlanStep, step: Step, now: Now) -> list[Action
     made = reduce_step(spec, step, snap.plan.limits.max_artifact_bytes)
     if isinstance(made, Broken):
         return _broken(snap, spec, step, now, made)
-    if spec.gate is None:
-        return [complete(step, now, made)]
-    if snap.halted is not None:
-        return stop(snap, step, now, "stopped")
     return _act(snap, spec, step, now, made)
 
 
@@ -43,25 +39,20 @@ def gating(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: Room) -> 
         if over is not None:
             return [] if step.running else stop(snap, step, now, "budget_exceeded", over)
         return [*startable(snap, spec, step, now, room)]
-    made = reduce_step(spec, step, snap.plan.limits.max_artifact_bytes)
-    if isinstance(made, Broken):
-        return [fail(step, now, made)]
-    return _act(snap, spec, step, now, made)
+    return promote(snap, spec, step, now)
 
 
 def _act(snap: Snapshot, spec: PlanStep, step: Step, now: Now, made: Artifact) -> list[Action]:
     judged = gate.judge(spec, step, canon.sha256(made.json or b"null"))
-    match judged:
-        case gate.Passed():
-            return [complete(step, now, made)]
-        case gate.Ask():
-            if snap.halted is not None:
-                return stop(snap, step, now, "stopped")
-            return [_added(step, now, judged)]
-        case gate.Blocked():
-            return [_blocked(step, now, judged.reason, judged.detail)]
-        case gate.Rejected():
-            return _rejected(snap, spec, step, now, judged)
+    if isinstance(judged, gate.Passed):
+        return [complete(step, now, made)]
+    if isinstance(judged, gate.Blocked):
+        return [_blocked(step, now, judged.reason, judged.detail)]
+    if isinstance(judged, gate.Rejected):
+        return _rejected(snap, spec, step, now, judged)
+    if snap.halted is not None:
+        return stop(snap, step, now, "stopped")
+    return [_added(step, now, judged)]
 
 
 def _rejected(snap: Snapshot, spec: PlanStep, step: Step, now: Now, judged: gate.Rejected) -> list[Action]:

@@ -190,11 +190,18 @@ def divergences(snap: Snapshot, recorded: dict[tuple[int, int], str], now: Now) 
         hashes = _hashes(snap, snap.plan.steps[step.index], done)
         for unit in done:
             was, now_is = recorded[step.index, unit.ordinal], hashes[unit.index]
-            if now_is and was.partition(":")[0] == now_is.partition(":")[0] and was != now_is:
-                events.append(
-                    ev.Divergence(at=now.at, step=step.index, unit=unit.ordinal, recorded=was, computed=now_is)
-                )
+            known = f"{ev.DIVERGENCE}{unit.id}" in snap.noticed
+            if now_is and was.partition(":")[0] == now_is.partition(":")[0] and was != now_is and not known:
+                events += _diverged(step, unit, now, was, now_is)
     return events
+
+
+def _diverged(step: Step, unit: Unit, now: Now, was: str, now_is: str) -> list[ev.Event]:
+    text = f"what unit {unit.id} was given is not what the plan gives it now; its completed result stands"
+    return [
+        ev.Divergence(at=now.at, step=step.index, unit=unit.ordinal, recorded=was, computed=now_is),
+        ev.Notice(at=now.at, code=f"{ev.DIVERGENCE}{unit.id}", text=text, step=step.index),
+    ]
 
 
 _REOPEN: Final[dict[StepState, Callable[[Snapshot, Step, Now], list[ev.Event]]]] = {

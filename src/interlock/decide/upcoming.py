@@ -25,7 +25,5 @@ def engine_of(spec: PlanStep, kind: UnitKind) -> str | None:
 
 
 def next_engine(snap: Snapshot, step: Step) -> str | None:
-    """Return the engine that the step's next unit goes to, None when it goes to none or there is no such unit."""
-    if not step.ready and not step.backoff:
-        return None
+    """Return the engine that the step's next unit goes to, None when it goes to none."""
     return engine_of(snap.plan.steps[step.index], next_kind(step))

@@ -16,7 +16,7 @@ import msgspec
 from interlock.decide.values import UnresolvedError, describe, lookup, lookup_json
 from interlock.model import canon
 from interlock.model.events import NewUnit
-from interlock.model.plan import Plan
+from interlock.model.plan import Plan, Prompt
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step, Unit
 
@@ -75,6 +75,7 @@ def base_hash(plan: Plan, spec: PlanStep, context: Shared, feedback: bytes | Non
     """Hash what all units of the step share."""
     shape = {
         "target": msgspec.to_builtins(spec.target),
+        "engine": _engine(plan, spec),
         "shell": msgspec.to_builtins(plan.shell),
         "schema": spec.unit_schema_json,
         "env": list(spec.env),
@@ -85,6 +86,16 @@ def base_hash(plan: Plan, spec: PlanStep, context: Shared, feedback: bytes | Non
     }
     parts = (canon.dumps(shape), context.params_json, context.inputs_json)
     return hashlib.sha256(b"\0".join(parts)).digest()
+
+
+def _engine(plan: Plan, spec: PlanStep) -> dict[str, Any] | None:
+    """Return what of its engine shapes a prompt's answer."""
+    if not isinstance(spec.target, Prompt):
+        return None
+    name = spec.target.engine
+    engine = next(engine for engine in plan.engines if engine.name == name)
+    model = spec.target.model or engine.model
+    return {"kind": engine.kind, "driver": engine.driver, "model": model, "env": list(engine.env)}
 
 
 def input_hash(base: bytes, item: bytes | None) -> str:

@@ -81,6 +81,11 @@ class CommandRunner:
         self._threads: list[threading.Thread] = []
         self._closed = False
 
+    @property
+    def under_way(self) -> int:
+        """How many attempts have begun and not ended."""
+        return len(self._attempts)
+
     def start(self, request: Request) -> None:
         """Begin the attempt; its reports follow."""
         attempt = Attempt(request)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from interlock.dispatch.context import without_largest
+from interlock.dispatch.open_files import give_back
 
 _BUSY_TRIES: Final = 50
 _BUSY_S: Final = 0.01
@@ -66,7 +67,7 @@ class Programs:
     def _popen(
         self, argv: tuple[str, ...], cwd: str, env: dict[bytes, bytes], files: tuple[int, int, int]
     ) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
+        popen = subprocess.Popen(
             argv,
             executable=self._locate(argv[0], env.get(b"PATH", b"")),
             stdin=files[0],
@@ -76,6 +77,8 @@ class Programs:
             env=env,
             start_new_session=True,
         )
+        give_back(popen.pid)
+        return popen
 
     def _locate(self, program: str, path: bytes) -> str:
         if "/" in program:

@@ -84,6 +84,11 @@ class PromptRunner:
         self._audited: set[str] = set()
         self._closed = False
 
+    @property
+    def under_way(self) -> int:
+        """How many attempts have begun and not ended."""
+        return len(self._attempts)
+
     def start(self, request: Request) -> None:
         """Begin the attempt; its reports follow."""
         attempt = Attempt(request)

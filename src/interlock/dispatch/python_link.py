@@ -19,6 +19,7 @@ from typing import IO, Final, NamedTuple
 
 from interlock.dispatch import python_zygote
 from interlock.dispatch.identity import identify
+from interlock.dispatch.open_files import give_back
 from interlock.model.events import Process
 
 START_TIMEOUT_S: Final = 20.0
@@ -73,7 +74,7 @@ class Link:
         self.control.setblocking(False)  # noqa: FBT003 - takes it by place only
 
     def _spawn(self, argv: list[str], control: int, env: dict[bytes, bytes]) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
+        popen = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -82,6 +83,8 @@ class Link:
             pass_fds=(control,),
             start_new_session=True,
         )
+        give_back(popen.pid)
+        return popen
 
     @property
     def pid(self) -> int:

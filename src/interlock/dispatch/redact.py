@@ -1,8 +1,8 @@
 """Keeps known values out of everything that is stored or shown.
 
 A value is looked for raw, JSON-escaped, URL-encoded and base64-encoded (in all three alignments, with either
-alphabet), and replaced by `[redacted:NAME]`. Guarantees: a stream gives the same bytes as the whole text at once,
-however it is cut; text without a value comes back byte for byte; JSON stays JSON. Values under MIN_LENGTH
+alphabet), and replaced by `[redacted:NAME]`; so is each line of a value that has several. Guarantees: a stream gives
+the same bytes as the whole text at once, however it is cut; text without a value comes back byte for byte; JSON stays JSON. Values under MIN_LENGTH
 characters would blot out ordinary text: they are no patterns, and `short_names` says which.
 """
 
@@ -57,6 +57,14 @@ def encodings(value: str) -> frozenset[bytes]:
     return frozenset({raw, *(text.encode("utf-8", "surrogateescape") for text in texts), *_base64_cores(raw)})
 
 
+def _line_forms(value: str) -> Iterator[bytes]:
+    """The lines of a value of several, such as a private key: programs print them one by one."""
+    lines = [line.strip() for line in value.splitlines()]
+    for line in lines if len(lines) > 1 else ():
+        if len(line) >= MIN_LENGTH:
+            yield from (form.encode("utf-8", "surrogateescape") for form in (line, *_json_forms(line)))
+
+
 def _compact(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -72,7 +80,7 @@ class PatternRedactor:
             if len(value) < MIN_LENGTH:
                 short.append(name)
                 continue
-            for pattern in encodings(value):
+            for pattern in (*encodings(value), *_line_forms(value)):
                 found.setdefault(pattern, f"[redacted:{name}]".encode())
         self.short_names: Final = tuple(short)
         self._marks: Final = found

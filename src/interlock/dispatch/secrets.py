@@ -30,7 +30,7 @@ _NOTHING: Final = ResolvedEnv({}, NullRedactor())
 
 
 class EnvResolver:
-    """`extra` are values to redact that no group holds: params that look like secrets, name to value.
+    """`extra` are values to redact that no group holds, with their names: params that look like secrets.
 
     `keys` are the variables with engines' keys.
     """
@@ -39,7 +39,7 @@ class EnvResolver:
         self,
         groups: Iterable[EnvGroup],
         root: str | Path,
-        extra: Mapping[str, str] | None = None,
+        extra: Iterable[tuple[str, str]] = (),
         environ: Mapping[str, str] | None = None,
         *,
         keys: Iterable[str] = (),
@@ -47,7 +47,7 @@ class EnvResolver:
     ) -> None:
         self._groups = {group.name: group for group in groups}
         self._root = Path(root)
-        self._extra = dict(extra or {})
+        self._extra = tuple(extra)
         self._environ = os.environ if environ is None else environ
         sources = [secret.var for group in self._groups.values() for secret in group.secrets if secret.var is not None]
         self._known = [(name, self._environ[name]) for name in (*keys, *sources) if self._environ.get(name)]
@@ -68,7 +68,7 @@ class EnvResolver:
 
     def _merge(self, names: tuple[str, ...]) -> ResolvedEnv:
         values: dict[str, str] = {}
-        hidden = list(self._extra.items())
+        hidden = list(self._extra)
         for name in names:
             group = self._group(name)
             values.update(group)

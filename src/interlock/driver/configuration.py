@@ -9,7 +9,6 @@ from interlock.errors import ConfigError, Diagnostic
 from interlock.model.workflow import Place
 from interlock.plan.config import Config, merge_config
 from interlock.plan.config_check import check_config
-from interlock.plan.config_parse import parse_config
 from interlock.plan.diagnose import Source
 
 
@@ -38,4 +37,8 @@ def _read(path: Path) -> tuple[Config, tuple[Diagnostic, ...]]:
         message = f"can't read the configuration: {(error.strerror or str(error)).lower()}"
         source.error(Place(line=1, column=1), "unreadable", message, "make the file readable, or move it away")
         return Config(), source.diagnostics()
+    if not text.strip():
+        return Config(), ()
+    from interlock.plan.config_parse import parse_config  # noqa: PLC0415 - heavy: TOML, with places
+
     return parse_config(text, str(path))

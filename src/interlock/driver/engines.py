@@ -1,6 +1,6 @@
 """Where the engines of a frozen plan are reached now: settings are read from the configuration at dispatch.
 
-Guarantee: an engine that is gone, or that is something else than what was frozen, is a ConfigError that names it;
+Guarantees: an engine that is gone, or that is something else than what was frozen, is a ConfigError that names it;
 nothing is asked of another one in its place.
 """
 

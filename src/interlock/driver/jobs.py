@@ -6,7 +6,7 @@ frozen in, and a Python module's file must have the frozen hash.
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 from interlock.decide.answers import JUDGE_SCHEMA
@@ -15,11 +15,15 @@ from interlock.decide.prompt import compose, correction, judge_prompt
 from interlock.decide.reduce import Artifact, reduce_step
 from interlock.decide.work import Shared, idempotency_key, shared
 from interlock.dispatch.base import EngineCall, Job, Request
+from interlock.dispatch.redact import PatternRedactor
+from interlock.driver.project import project_id_in
 from interlock.errors import DispatchRefusedError
+from interlock.model import canon
 from interlock.model.events import Process
 from interlock.model.plan import Engine, Plan, Prompt, PythonFunction, Target
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step, Unit
+from interlock.model.secret import secret_texts
 from interlock.model.states import UnitState
 
 
@@ -37,6 +41,8 @@ class JobBook:
         self._jobs: dict[tuple[int, str, int, int], Job] = {}
         self._checked: set[tuple[int, str]] = set()
         self._notices: list[str] = []
+        secrets = secret_texts((param.name for param in snap.plan.params if param.secret), snap.run.params)
+        self._hide: Callable[[bytes], bytes] = PatternRedactor(secrets).json if secrets else bytes
 
     def job(self, step: Step, unit: Unit) -> Job:
         """Return the job of a unit. Raises ModuleChangedError, DispatchRefusedError, UnresolvedError."""
@@ -86,9 +92,9 @@ class JobBook:
             return self._judge_prompt(step, spec, unit, job)
         return compose(
             spec.target.text if isinstance(spec.target, Prompt) else "",
-            params_json=job.params_json,
-            inputs_json=job.inputs_json,
-            item_json=unit.item,
+            params_json=self._hide(job.params_json),
+            inputs_json=self._hide(job.inputs_json),
+            item_json=None if unit.item is None else self._hide(unit.item),
             index=unit.index,
             feedback_json=unit.feedback,
         )
@@ -97,8 +103,9 @@ class JobBook:
         judge = spec.gate.judge if spec.gate else None
         if judge is None:
             raise RuntimeError(f"unit {unit.id} has no judge")
-        artifact = job.artifact_json or b"null"
-        return judge_prompt(judge.rubric, _counts(step, unit), artifact, judge.clip_chars, item_json=unit.item)
+        artifact = self._hide(job.artifact_json or b"null")
+        item = None if unit.item is None else self._hide(unit.item)
+        return judge_prompt(judge.rubric, _counts(step, unit), artifact, judge.clip_chars, item_json=item)
 
     def take_notices(self) -> list[str]:
         """Return what a person should know about the world, once."""
@@ -162,12 +169,19 @@ class JobBook:
             )
         stat = root.stat()
         if (stat.st_dev, stat.st_ino) != (project.device, project.inode):
+            if project_id_in(root) != project.id:
+                raise DispatchRefusedError(
+                    "directory-changed",
+                    f"run {self._snap.run.id} was frozen in another directory of the name {project.root}: "
+                    "the project's id is not the same",
+                    f"put the directory back, or start anew: interlock run {self._plan.source}",
+                )
             self._notices.append(f"{project.root} is another directory of the same name (device or inode changed)")
 
     def _check_module(self, target: PythonFunction) -> None:
         accepted = self._snap.accepted.get(target.file, target.sha256)
         try:
-            found = module_hash(target.file)
+            found = module_hash(Path(self._plan.project.root, target.file))
         except OSError as error:
             raise ModuleChangedError(
                 f"module {target.module} ({target.file}) cannot be read: {error.strerror}"
@@ -176,9 +190,9 @@ class JobBook:
             raise ModuleChangedError(f"module {target.module} ({target.file}) changed since the run began")
 
 
-def module_hash(file: str) -> str:
+def module_hash(file: Path) -> str:
     """Return the tagged hash of a module's file. Raises OSError."""
-    return "sha256:" + hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    return canon.sha256(file.read_bytes())
 
 
 def _engine(plan: Plan, name: str) -> Engine:

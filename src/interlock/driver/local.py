@@ -20,6 +20,7 @@ from interlock.dispatch.clean_env import clean
 from interlock.dispatch.leftovers import end_strays
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import Marker, step_of
+from interlock.dispatch.open_files import OF_A_COMMAND, OF_A_PROMPT, OpenFiles
 from interlock.dispatch.process import CommandRunner
 from interlock.dispatch.python import PythonPool
 from interlock.dispatch.python_link import Interpreter
@@ -76,11 +77,12 @@ class LocalExecutor:
         self._used_python = False
         self._command_jobs: dict[int, set[str]] = {}
         self._python_steps: set[int] = set()
-        self._pace_s = 0.0
+        self._offered_files = 0
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poller = select.epoll()
         self._poller.register(self._event, select.EPOLLIN)
         self._commands = CommandRunner(self._post, env_for, log, scratch, marker, environ=environ, reaper=self._reaper)
+        self._files = OpenFiles(self._held)
         self._pool = PythonPool(
             interpreter=Interpreter(tuple(python), tuple(python_path), base),
             env_for=env_for,
@@ -92,17 +94,27 @@ class LocalExecutor:
         )
 
     def capacity(self, job: Job, wanted: int) -> list[Process | None]:
-        """Offer warm workers for a Python function, new processes for all else."""
+        """Offer warm workers for a Python function, new processes for all else as long as there are files for them."""
         if wanted <= 0:
             return []
         if not _is_function(job):
-            return [None] * wanted
+            each = OF_A_COMMAND if job.call is None else OF_A_PROMPT
+            places = self._files.places(wanted, each)
+            self._offered_files += places * each
+            return [None] * places
         self._reaper.start()
         self._used_python = True
         return self._pool.offer(wanted)
 
+    def _held(self) -> int:
+        """Return how many files work holds, or will when what was offered has begun."""
+        prompts = 0 if self._prompts is None else self._prompts.under_way
+        begun = OF_A_COMMAND * self._commands.under_way + OF_A_PROMPT * prompts
+        return self._offered_files + begun + len(self._pool.sockets)
+
     def start(self, requests: list[Request]) -> None:
         """Begin the attempts."""
+        self._offered_files = 0
         now, now_ms = time.monotonic(), time.time_ns() // 1_000_000
         for request in requests:
             if request.job.call is not None:

@@ -35,6 +35,7 @@ from interlock.store.base import Store
 
 POLL_MS: Final = 500
 GRACE_S: Final = 5.0
+_REFUSED: Final = "the end of attempt {} of run {} was not recorded: another driver had closed the attempt before"
 _OVER: Final = frozenset({RunState.COMPLETED, RunState.ABANDONED})
 """What nobody can ask anything of any more."""
 
@@ -90,8 +91,6 @@ class Loop:
         self._signals = 0
         self._signals_seen = 0
         self.stop: Stop | None = None
-        self.refused: tuple[str, ...] = ()
-        """Dispatches whose end came too late: somebody else had closed them."""
         self.error: InterlockError | None = None
 
     def interrupt(self) -> None:
@@ -206,7 +205,8 @@ class Loop:
             requests.append((self._jobs.request(job, step, unit, number, dispatch, process), step, unit))
             self._add(pending, (event,))
         for text in self._jobs.take_notices():
-            self._add(pending, (ev.Notice(at=at, code="directory-identity", text=text),))
+            if text not in self._snap.noticed:
+                self._add(pending, (ev.Notice(at=at, code=text, text=text),))
 
     def _block(self, step: Step, reason: str, detail: str, pending: list[ev.Event]) -> None:
         moved = ev.StepMoved(
@@ -236,10 +236,10 @@ class Loop:
             self._fail(error)
             self._spool(pending)
             return
+        self._warn(done.refused)
         if done.lost:
             self._lose()
             return
-        self.refused += done.refused
         if requests and self.stop is None and self._still_ours():
             self._inflight.update({request.dispatch: (step, unit) for request, step, unit in requests})
             self._executor.start([request for request, _, _ in requests])
@@ -247,6 +247,15 @@ class Loop:
             if type(event) is ev.StepMoved and event.state in STEP_ENDED:
                 self._executor.tidy(event.step)
         self._observe(pending, self._snap)
+
+    def _warn(self, refused: Sequence[str]) -> None:
+        """Tell of ends that came too late; the journal has another end of theirs, so it is not the place."""
+        at, run = self._clock.wall_ms(), self._snap.run.id
+        told = [
+            ev.Notice(at=at, code=f"refused:{dispatch}", text=_REFUSED.format(dispatch, run)) for dispatch in refused
+        ]
+        if told:
+            self._observe(told, self._snap)
 
     def _spool(self, pending: Sequence[ev.Event]) -> None:
         finished = [event for event in pending if isinstance(event, ev.AttemptFinished)]

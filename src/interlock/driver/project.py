@@ -125,8 +125,13 @@ def _not_ours(folder: Path, marker: str | None) -> str | None:
 
 def read_project_id(paths: ProjectPaths) -> str:
     """Return the project's random id, or an empty string as long as there is none. Writes nothing."""
+    return project_id_in(paths.root)
+
+
+def project_id_in(root: Path) -> str:
+    """Return the random id of the project at `root`, or an empty string. Writes nothing."""
     try:
-        return (paths.state_dir / "id").read_text(encoding="ascii").strip()
+        return (root / STATE_NAME / "id").read_text(encoding="ascii").strip()
     except (OSError, ValueError):
         return ""
 

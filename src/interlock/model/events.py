@@ -8,7 +8,7 @@ Fields marked content stay out of the event row's metadata. Times are epoch mill
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -269,6 +269,10 @@ class EnvResolved(_Event, frozen=True, kw_only=True, tag="env_resolved"):
 
     step: int
     names: tuple[str, ...]
+
+
+DIVERGENCE: Final = "divergence:"
+"""How the code of a notice begins that names a unit with a Divergence."""
 
 
 class Divergence(_Event, frozen=True, kw_only=True, tag="divergence"):

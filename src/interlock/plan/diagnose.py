@@ -8,7 +8,6 @@ counted), a very long line is cut around the caret, and findings come sorted by 
 
 from __future__ import annotations
 
-import difflib
 import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -85,6 +84,8 @@ def did_you_mean(word: str, options: Iterable[str]) -> str:
         return ""
     known = list(options)
     folded = {option.casefold(): option for option in reversed(known)}
+    import difflib  # noqa: PLC0415 - only a slip needs it
+
     near = difflib.get_close_matches(word, known, n=1) or difflib.get_close_matches(word.casefold(), folded, n=1)
     return f"did you mean '{folded.get(near[0], near[0]) if near[0] not in known else near[0]}'?" if near else ""
 

@@ -53,7 +53,7 @@ def read(data: bytes, file: str) -> Document:
 def _decode(data: bytes, file: str) -> tuple[str, Source]:
     if len(data) > MAX_BYTES:
         source = Source(file, ())
-        message = f"the file has {len(data)} bytes; a workflow may have at most {MAX_BYTES}"
+        message = f"the file has more than {MAX_BYTES:,} bytes, which is the most that a workflow may have"
         source.error(Place(1, 1), "file-too-large", message, "move scripts and data into files of their own")
         return "", source
     raw = data.removeprefix(codecs.BOM_UTF8)

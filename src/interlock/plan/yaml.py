@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -25,7 +26,7 @@ MAX_REPEATED: Final = 10_000
 _TAG: Final = "tag:yaml.org,2002:"
 _MOST_TABS: Final = 20
 _SMALL: Final = 65_536
-_UNPRINTABLE: Final = re.compile("[^\t\n -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_UNPRINTABLE_ASCII: Final = re.compile("[^\t\n -~]")
 # characters that the scanner takes for line breaks or does not count, against YAML 1.2
 _MISREAD: Final = "\x85\u2028\u2029\ufeff"
 
@@ -121,10 +122,17 @@ def compose(text: str, source: Source) -> Node | None:
     return composer.root if fault is None else None
 
 
+@cache
+def _unprintable() -> re.Pattern[str]:
+    """Compiled when a text needs it: so wide a set takes longer than most texts."""
+    return re.compile("[^\t\n -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
 def _report_unprintable(text: str, source: Source) -> bool:
     found = False
+    unprintable = _UNPRINTABLE_ASCII if text.isascii() else _unprintable()
     for number, line in enumerate(text.split("\n"), 1):
-        for match in _UNPRINTABLE.finditer(line):
+        for match in unprintable.finditer(line):
             found = True
             message = f"the character U+{ord(match.group()):04X} may not stand in YAML"
             source.error(

@@ -357,6 +357,10 @@ class Store(Protocol):
         """What people said, ordered by (step, unit)."""
         ...
 
+    def notices(self, run_id: str) -> frozenset[str]:
+        """Codes of what was told once in this run."""
+        ...
+
     def usage_history(self, limit: int) -> list[UsageSeen]:
         """What engines were seen to use, in all runs, latest first."""
         ...

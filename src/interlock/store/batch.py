@@ -27,7 +27,14 @@ class Batch:
     """The changes of one transaction on one run. `state` follows the run's row."""
 
     def __init__(
-        self, raw: sqlite3.Connection, queries: Mapping[str, str], run_seq: int, state: RunState, *, careful: bool
+        self,
+        raw: sqlite3.Connection,
+        queries: Mapping[str, str],
+        run_seq: int,
+        state: RunState,
+        *,
+        last_event: int,
+        careful: bool,
     ) -> None:
         self.raw = raw
         self.queries = queries
@@ -35,7 +42,7 @@ class Batch:
         self.state = state
         self.careful = careful
         self.refused: list[str] = []
-        self._next: int = raw.execute(queries["last_event"], (run_seq,)).fetchone()[0] + 1
+        self._next = last_event + 1
 
     def many(self, query: str, rows: Iterable[tuple[object, ...]]) -> int:
         """Run one statement for all rows; return how many rows of the table it touched."""

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import sqlite3
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -89,6 +87,8 @@ class Connection:
             self.raw.close()
         finally:
             if self._copy is not None:
+                import shutil  # noqa: PLC0415 - only a journal that cannot be opened in place needs it
+
                 shutil.rmtree(self._copy, ignore_errors=True)
                 self._copy = None
 
@@ -232,6 +232,9 @@ def _readable(path: Path, busy_ms: int) -> Connection:
 
 
 def _copied(path: Path, wal: Path, busy_ms: int) -> Connection:
+    import shutil  # noqa: PLC0415 - only a journal that cannot be opened in place needs it
+    import tempfile  # noqa: PLC0415 - as above
+
     folder = Path(tempfile.mkdtemp(prefix="interlock-journal-"))
     try:
         shutil.copyfile(path, folder / path.name)

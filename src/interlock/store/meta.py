@@ -65,7 +65,15 @@ def _encoder(kind: type) -> Encode:
     return lambda event: _bytes(shape(*read(event))).decode()
 
 
-ENCODERS: Final[dict[type, Encode]] = {kind: _encoder(kind) for kind in get_args(ev.Event)}
+class _Encoders(dict[type, Encode]):
+    """Made when first asked for: a run has few of the types."""
+
+    def __missing__(self, kind: type) -> Encode:
+        self[kind] = _encoder(kind)
+        return self[kind]
+
+
+ENCODERS: Final = _Encoders()
 """Event to data, by type."""
 TYPES: Final[dict[type, str]] = {kind: kind.__struct_config__.tag for kind in get_args(ev.Event)}
 """The name of each event type in the `type` column."""

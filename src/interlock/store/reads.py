@@ -124,7 +124,7 @@ class Reader:
                 open=tuple(rows.attempt_row(row) for row in self._all("open_attempts", seq)),
                 raised=dict(self._all("raised", seq)),
                 accepted=dict(self._all("accepted", seq)),
-                notices=frozenset(row[0] for row in self._all("notices", seq)),
+                notices=self._notices(seq),
                 parked=dict(self._all("parked", seq)),
                 granted=dict(self._all("granted", seq)),
                 usage_seen=tuple(rows.usage_seen(row) for row in self._all("usage_history", USAGE_SEEN)),
@@ -184,6 +184,14 @@ class Reader:
         """What people said, ordered by (step, unit)."""
         with self._db.guard():
             return [rows.approval_row(row) for row in self._all("approvals", self._seq(run_id))]
+
+    def notices(self, run_id: str) -> frozenset[str]:
+        """Codes of what was told once in this run."""
+        with self._db.guard():
+            return self._notices(self._seq(run_id))
+
+    def _notices(self, seq: int) -> frozenset[str]:
+        return frozenset(row[0] for row in self._all("notices", seq))
 
     def usage_history(self, limit: int) -> list[UsageSeen]:
         """What engines were seen to use, in all runs, latest first."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+_FOLDER: Final = Path(__file__).parent / "sql"
 _NAME: Final = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _FILES: Final = ("run.sql", "step.sql", "unit.sql", "gate.sql", "misc.sql")
 
@@ -19,10 +20,10 @@ _FILES: Final = ("run.sql", "step.sql", "unit.sql", "gate.sql", "misc.sql")
 @cache
 def queries(dialect: str) -> Mapping[str, str]:
     """All queries of a dialect by name."""
-    folder = files("interlock.store").joinpath("sql", dialect)
+    folder = _FOLDER / dialect
     found: dict[str, str] = {}
     for name in _FILES:
-        for query, text in parse(folder.joinpath(name).read_text(encoding="utf-8")):
+        for query, text in parse((folder / name).read_text(encoding="utf-8")):
             if query in found:
                 raise ValueError(f"query {query} is defined twice in sql/{dialect}")
             found[query] = text
@@ -38,8 +39,8 @@ def parse(text: str) -> list[tuple[str, str]]:
 @cache
 def migrations(dialect: str) -> tuple[str, ...]:
     """The scripts `0001.sql`, `0002.sql`, ... in order; script n leads to version n."""
-    folder = files("interlock.store").joinpath("sql", dialect, "migrations")
+    folder = _FOLDER / dialect / "migrations"
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
     if names != [f"{n:04}.sql" for n in range(1, len(names) + 1)]:
         raise ValueError(f"migrations of {dialect} are not numbered without gaps: {', '.join(names)}")
-    return tuple(folder.joinpath(name).read_text(encoding="utf-8") for name in names)
+    return tuple((folder / name).read_text(encoding="utf-8") for name in names)

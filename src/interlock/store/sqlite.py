@@ -70,6 +70,16 @@ class SqliteStore(Reader):
         return cls(db, path.parent)
 
     @classmethod
+    def open_if_any(cls, path: Path) -> SqliteStore | None:
+        """Open for reading; None where there is none yet, nor more than the empty file of a driver killed at once."""
+        try:
+            return cls.open(path, read_only=True)
+        except StoreError as error:
+            if error.code == "no-journal":
+                return None
+            raise
+
+    @classmethod
     def in_memory(cls, folder: Path, *, on_commit: Callable[[str], None] | None = None) -> SqliteStore:
         """A journal that ends with this object; artifacts and spool lie in `folder`."""
         return cls(open_memory(on_commit), folder)
@@ -97,7 +107,7 @@ class SqliteStore(Reader):
             head = (new.id, new.workflow, new.key, new.parent, new.plan_hash, params_hash, new.params_json)
             seq = raw.execute(self._queries["insert_run"], (*head, new.created_at)).lastrowid
             assert seq is not None  # noqa: S101 - an INSERT that did not raise has a row
-            batch = Batch(raw, self._queries, seq, RunState.ACTIVE, careful=False)
+            batch = Batch(raw, self._queries, seq, RunState.ACTIVE, last_event=0, careful=False)
             batch.one("insert_plan", seq, new.plan_json)
             steps = [(seq, i, step.id, " ".join(step.stages), step.each) for i, step in enumerate(new.steps)]
             batch.many("insert_step", steps)
@@ -148,7 +158,7 @@ class SqliteStore(Reader):
             row = self._one("fence", lease.run_id, lease.holder, lease.term)
             if row is None:
                 return Committed(lost=True, refused=self._finishes(lease.run_id, events).refused)
-            batch = Batch(raw, self._queries, row[0], RunState(row[1]), careful=careful)
+            batch = Batch(raw, self._queries, row[0], RunState(row[1]), last_event=row[2], careful=careful)
             write(batch, events)
         return Committed(refused=tuple(batch.refused))
 
@@ -159,7 +169,8 @@ class SqliteStore(Reader):
         """
         seq = self._seq(run_id)
         state = RunState(self._one("run_state", seq)[0])
-        batch = Batch(self._db.raw, self._queries, seq, state, careful=True)
+        last: int = self._one("last_event", seq)[0]
+        batch = Batch(self._db.raw, self._queries, seq, state, last_event=last, careful=True)
         write(batch, [event for event in events if _is_own_end(event)])
         return Committed(refused=tuple(batch.refused))
 

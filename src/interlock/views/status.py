@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
+from interlock.model.events import DIVERGENCE
 from interlock.model.run import Lease
 from interlock.store.base import ApprovalRow, Census, RunRow, Spent, StepRow
 from interlock.views.census import step_censuses, total
@@ -25,6 +26,7 @@ class RunRows(msgspec.Struct, frozen=True, kw_only=True):
     census: Sequence[Census]
     spent: Spent
     approvals: Sequence[ApprovalRow] = ()
+    notices: frozenset[str] = frozenset()
 
 
 def artifact_view(step: StepRow, preview: str | None = None) -> Any:  # noqa: ANN401 - any JSON value
@@ -58,7 +60,13 @@ def status_view(rows: RunRows, previews: dict[int, str] | None = None) -> dict[s
         ],
         "census": total(censuses),
         "usage": usage_view(rows.spent, rows.run.driven_ms),
+        "divergence": divergence_view(rows.notices),
     }
+
+
+def divergence_view(notices: Iterable[str]) -> list[str]:
+    """Ids of units whose recorded input is not what the plan gives now; their completed results stand."""
+    return sorted(code.removeprefix(DIVERGENCE) for code in notices if code.startswith(DIVERGENCE))
 
 
 def usage_view(spent: Spent, driven_ms: int) -> dict[str, Any]:

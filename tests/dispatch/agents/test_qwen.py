@@ -16,6 +16,7 @@ def test_the_prompt_goes_by_stdin_as_json_so_that_nothing_is_added() -> None:
     assert launch.argv == (
         *("qwen", "--input-format", "stream-json", "-o", "stream-json", "-m", "m-1"),
         *("--session-id", "3b7a043d-ab4b-514e-bb23-043e320aff7e", "--approval-mode", "auto-edit"),
+        "--exclude-tools=run_shell_command,monitor",
     )
 
 

@@ -12,6 +12,7 @@ from interlock.cli.options import example, json_option
 from interlock.cli.output import note, say, write_json_list
 from interlock.cli.session import Session
 from interlock.cli.text import count
+from interlock.driver.compiling import workflow_files
 from interlock.errors import Diagnostic
 from interlock.plan.diagnose import render
 
@@ -25,6 +26,9 @@ def command(session: Session, paths: Sequence[Path], *, as_json: bool) -> int:
 
     A folder stands for the workflows in it: its Markdown files with `steps:` in their front matter.
     """
+    for path in paths:
+        if path.is_dir() and not workflow_files([path]):
+            note(f"note: no workflow lies in {path}")
     found = session.app.lint(paths)
     errors = sum(1 for diagnostic in found if diagnostic.severity == "error")
     if as_json:

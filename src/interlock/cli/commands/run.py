@@ -136,6 +136,8 @@ def _mention_unfinished(app: App, path: Path) -> None:
             if app.driven(run.id):
                 advice = f"under way; watch it with `interlock events {run.id} --follow`"
             else:
-                advice = f"{run.state}; continue it with `interlock run {run.id}`"
+                verb = "see what it needs" if run.state == RunState.BLOCKED else "continue it"
+                command = "status" if run.state == RunState.BLOCKED else "run"
+                advice = f"{run.state}; {verb} with `interlock {command} {run.id}`"
             note(f"note: run {run.id} of this file is {advice}")
             return

@@ -7,10 +7,11 @@ from typing import Final, NamedTuple
 
 import click
 
+from interlock.cli.hiding import hide_of
 from interlock.cli.marks import mark
 from interlock.cli.options import example, json_option, run_argument
 from interlock.cli.output import table, write_json_list
-from interlock.cli.reading import facts_of, read_effective
+from interlock.cli.reading import facts_of, hidden, read_effective
 from interlock.cli.session import Session
 from interlock.cli.text import clip, compact, duration, safe
 from interlock.cli.usage_text import money
@@ -18,6 +19,7 @@ from interlock.errors import UsageError
 from interlock.model.states import UnitState
 from interlock.store.base import Store, UnitRow
 from interlock.views.units import unit_view
+from interlock.views.values import value
 
 
 @click.command(epilog=example("interlock units last --state failed", "interlock units 01JD --step review --json"))
@@ -41,15 +43,19 @@ def command(
     store = session.app.store
     ids = [row.id for row in store.steps(run_id)]
     index = _index(ids, step)
-    rows = (
+    run_row = store.run(run_id)
+    facts = facts_of(store)(run_id, run_row.plan_hash)
+    hide = hide_of(facts.secrets, value(run_row.params_json))
+    found = (
         store.units(run_id, step=index, state=state)
         if everything
         else read_effective(store, run_id, step=index, state=state)
     )
+    rows = (hidden(row, hide) for row in found)
     if as_json:
         write_json_list(unit_view(row, ids[row.step]) for row in rows)
         return
-    asked = _ENGINE if facts_of(store)(run_id, store.run(run_id).plan_hash).engines else ()
+    asked = _ENGINE if facts.engines else ()
     columns = (*_FIRST, *asked, *_LAST)
     table(
         ("UNIT", *(column.head for column in columns), "RESULT OR ERROR"),

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
+from interlock.cli.hiding import hide_of
 from interlock.cli.progress.gates import feedback_of, gate_line, parked
 from interlock.cli.progress.spending import Spending
 from interlock.cli.text import clip, count, duration, safe
@@ -77,7 +78,7 @@ class PlainRenderer:
             case ev.StepStarted():
                 self._started(event, snapshot)
             case ev.AttemptFinished() if event.unit_state is not UnitState.COMPLETED:
-                self._failed(event, snapshot.steps[event.step])
+                self._failed(event, snapshot)
             case ev.StepMoved():
                 self._moved(event, snapshot.steps[event.step])
             case ev.RunMoved(state=RunState.WAITING):
@@ -102,12 +103,13 @@ class PlainRenderer:
         told = feedback_of(event)
         self._line(f"step {step.id} started{many}{again}" + (f", told: {told}" if told else ""))
 
-    def _failed(self, event: ev.AttemptFinished, step: Step) -> None:
+    def _failed(self, event: ev.AttemptFinished, snapshot: Snapshot) -> None:
+        step = snapshot.steps[event.step]
         self._failures[event.step] += 1
         if self._failures[event.step] > _MOST_FAILURES:
             return
         unit = step.units[event.unit]
-        item = "" if unit.item is None else f", item {clip(safe(unit.item[:200].decode('utf-8', 'replace')), 60)},"
+        item = "" if unit.item is None else f", item {_shown(unit.item, snapshot)},"
         what = _AGAIN.get(event.unit_state, str(event.unit_state.value))
         if event.asks and event.unit_state is UnitState.PENDING:
             what = "is asked again for an answer that fits"
@@ -141,6 +143,11 @@ class PlainRenderer:
         ]
         gone = f"{duration((self._clock() - self._began) * 1000)}{self.spending.text(snapshot)}"
         return f"still running after {gone}: {'; '.join(running) or 'nothing'}"
+
+
+def _shown(item: bytes, snapshot: Snapshot) -> str:
+    hide = hide_of((param.name for param in snapshot.plan.params if param.secret), snapshot.run.params)
+    return clip(safe(hide(item)[:200].decode("utf-8", "replace")), 60)
 
 
 def _counts(step: Step) -> str:

@@ -33,6 +33,7 @@ _CARD: Final = Card(
     ),
 )
 _MODES: Final = ("--approval-mode", "-y", "--yolo")
+_COMMANDS: Final = "run_shell_command,monitor"
 _AUTH: Final = ("--auth-type",)
 
 
@@ -58,6 +59,7 @@ class Qwen:
                 *(() if ask.schema_json is None else ("--json-schema", f"@{ask.folder}/{_SCHEMA}")),
                 *(ask.unless(_AUTH, ("--auth-type", "openai")) if keyed else ()),
                 *ask.unless(_MODES, ("--approval-mode", "auto-edit")),
+                *_withheld(ask),
                 *ask.args,
             ),
             stdin=messages.user_message(slash.guarded(ask.prompt)),
@@ -82,6 +84,13 @@ class Qwen:
         answer = _answer(reply, seen.result, found, acted=seen.acted)
         usage = _usage(seen.result) if reply.ask.session is None else _added_up(found)
         return msgspec.structs.replace(answer, session=seen.session, model=seen.model, usage=usage)
+
+
+def _withheld(ask: Ask) -> tuple[str, ...]:
+    """Return what keeps it from tools that it would ask a person for: it waits for that answer for ever."""
+    if "default" in ask.args or "--approval-mode=default" in ask.args:
+        return (f"--exclude-tools={_COMMANDS},edit,write_file,notebook_edit",)
+    return ask.unless((*_MODES, "--allowed-tools", "--exclude-tools"), (f"--exclude-tools={_COMMANDS}",))
 
 
 def _answer(reply: Reply, result: Event, found: list[Event], *, acted: bool) -> Answer:

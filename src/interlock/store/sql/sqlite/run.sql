@@ -17,8 +17,10 @@ SELECT seq FROM run WHERE id = ?
 SELECT state FROM run WHERE seq = ?
 
 -- name: fence
--- One row, and only while this holder and term own the run. Inside BEGIN IMMEDIATE nobody can change that.
-SELECT run.seq, run.state FROM run JOIN lease ON lease.run_seq = run.seq
+-- One row, and only while this holder and term own the run, with its last event. Inside BEGIN IMMEDIATE nobody can
+-- change that.
+SELECT run.seq, run.state, (SELECT coalesce(max(id), 0) FROM event WHERE run_seq = run.seq)
+FROM run JOIN lease ON lease.run_seq = run.seq
 WHERE run.id = ? AND lease.holder = ? AND lease.term = ? AND lease.released = 0
 
 -- name: move_run

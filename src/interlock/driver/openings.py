@@ -1,0 +1,32 @@
+"""What a driver journals before its first decision: what is to be told once, and modules that a person accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from interlock.decide.now import Now
+from interlock.driver.jobs import module_hash
+from interlock.driver.loop import Opening
+from interlock.model import events as ev
+from interlock.model.plan import PythonFunction
+from interlock.model.run import Snapshot
+
+
+def first_notices(journal: str) -> Opening:
+    """Return what tells what the plan has to say, and what was found when the journal was opened."""
+
+    def opening(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
+        told = [(f"plan:{n}", text) for n, text in enumerate(snap.plan.notices)]
+        told += [("journal", journal)] if journal else []
+        return [ev.Notice(at=now.at, code=code, text=text) for code, text in told]
+
+    return opening
+
+
+def accept_modules(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
+    """Take the modules as they are now."""
+    files = {step.target.file for step in snap.plan.steps if isinstance(step.target, PythonFunction)}
+    places = {file: Path(snap.plan.project.root, file) for file in sorted(files)}
+    hashes = {file: module_hash(place) for file, place in places.items() if place.is_file()}
+    return [ev.ModulesAccepted(at=now.at, hashes=hashes)] if hashes else []

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import interlock
+from interlock.model import events as ev
+from interlock.store import connection
+
+
+def test_what_was_found_when_the_journal_was_opened_is_told_by_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "flow.md").write_text("---\nsteps:\n  - { id: a, run: 'true' }\n---\n", encoding="utf-8")
+    monkeypatch.setattr(connection, "mount_table", lambda: f"server:/x {tmp_path} nfs4 rw 0 0\n")
+    told: list[str] = []
+    with interlock.open(tmp_path) as app:
+        app.run_file(
+            tmp_path / "flow.md",
+            on_event=lambda events, _snap: told.extend(e.text for e in events if isinstance(e, ev.Notice)),
+        )
+    (text,) = told
+    assert text == (
+        f"{tmp_path}/.interlock/journal.db lies on a network file system (nfs4): the journal uses a rollback journal "
+        "instead of WAL"
+    )
