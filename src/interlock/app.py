@@ -15,23 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
-<<<<<<< HEAD
 from interlock.decide import reopen
-from interlock.decide.estimate import Estimate
-from interlock.decide.now import Now
-from interlock.decide.preview import StepPlan, preview
-=======
-from interlock.decide import reopen, requests
->>>>>>> main
 from interlock.dispatch.identity import alive, identify, pid_namespace
 from interlock.dispatch.leftovers import end_leftovers
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import VARIABLE, Marker
 from interlock.dispatch.secrets import EnvResolver
-<<<<<<< HEAD
-from interlock.driver.asking import amend, ask, raising
-=======
->>>>>>> main
 from interlock.driver.birth import new_run, new_run_id
 from interlock.driver.clock import SystemClock
 from interlock.driver.configuration import require_config
@@ -42,7 +31,7 @@ from interlock.driver.lease import Host, claimable, fresh
 from interlock.driver.load import restore, run_info
 from interlock.driver.local import LocalExecutor
 from interlock.driver.loop import Observer, Opening
-from interlock.driver.openings import accept_modules, first_notices
+from interlock.driver.openings import accept_modules, first_notices, raising
 from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
 from interlock.driver.project import ProjectPaths, find_project, open_state, project_at, read_project_id
 from interlock.driver.result import Result, result_of
@@ -228,11 +217,7 @@ class App:
             raise UsageError(
                 "run-completed", f"run {run_id} is completed", f"see what it made: interlock status {run_id}"
             )
-<<<<<<< HEAD
         openings: list[Opening] = [raising(raises)]
-=======
-        openings: list[Opening] = [lambda _snap, now: requests.raises(dict(raises), now)]
->>>>>>> main
         if accept_changes:
             openings.append(accept_modules)
         if loops:
@@ -243,6 +228,8 @@ class App:
         except LeaseHeldError:
             if accept_changes or not (raises or loops):
                 raise
+            from interlock.driver.asking import amend  # noqa: PLC0415 - only for a live driver
+
             return amend(self._world(), run_id, raises, loops, _user())
 
     def abandon(self, run_id: str) -> Result:

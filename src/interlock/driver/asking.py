@@ -1,7 +1,4 @@
-"""Asking something of a run: a live driver applies it within a second, else the asking process does.
-
-Guarantee: an amendment of a budget only ever raises it.
-"""
+"""Asking something of a run: a live driver applies it within a second, else the asking process does."""
 
 from __future__ import annotations
 
@@ -11,17 +8,12 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.decide.now import Now
-from interlock.decide.requests import raises as raised
-from interlock.decide.requests import unraised
 from interlock.driver.drive import World, drive
 from interlock.driver.load import run_info
-from interlock.driver.loop import Opening
 from interlock.driver.result import Result, result_of
 from interlock.errors import LeaseHeldError, UsageError
 from interlock.model import canon
-from interlock.model import events as ev
-from interlock.model.run import RunInfo, Snapshot
+from interlock.model.run import RunInfo
 from interlock.store.base import RequestKind
 
 _ANSWER_S: Final = 30.0
@@ -53,17 +45,6 @@ def ask(world: World, run_id: str, kind: RequestKind, payload: dict[str, Any], b
                 f"the driver of run {run_id} has not acted on it yet; it stays asked for",
                 f"look again: interlock status {run_id}",
             )
-
-
-def raising(ceilings: Mapping[str, float]) -> Opening:
-    """Return what raises the ceilings before a run goes on. It raises UsageError for one that would not be raised."""
-
-    def opening(snap: Snapshot, now: Now) -> tuple[ev.Event, ...]:
-        if reason := unraised(snap, dict(ceilings)):
-            raise UsageError("not-raised", reason, f"see what was used: interlock status {snap.run.id}")
-        return raised(dict(ceilings), now)
-
-    return opening
 
 
 def amend(world: World, run_id: str, ceilings: Mapping[str, float], loops: int, by: str) -> Result:
