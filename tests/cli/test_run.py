@@ -281,6 +281,39 @@ def test_a_run_under_way_is_abandoned_from_outside(
     assert json.loads(interlock("status", "--json", cwd=tmp_path).stdout)["run"]["state"] == "abandoned"
 
 
+def test_the_budget_of_a_run_under_way_is_raised_from_outside_and_never_lowered(
+    flow: Callable[..., Path], start: Callable[..., subprocess.Popen[bytes]], interlock: Interlock, tmp_path: Path
+) -> None:
+    path = flow("id: long, run: touch begun; until test -e go; do sleep 0.05; done", "id: more, run: 'true'")
+    path.write_text(path.read_text().replace("steps:", "budget: { max_units: 2 }\nsteps:", 1))
+    process = start("run", str(path), stdout=subprocess.PIPE)
+    until((tmp_path / "begun").exists)
+    refused = interlock("resume", "last", "--raise", "max_units=2", cwd=tmp_path)
+    assert (refused.returncode, refused.stdout) == (2, ""), refused.stderr
+    assert refused.stderr.startswith("error: max_units is 2 already; 2 would not raise it\n")
+    raised = interlock("resume", "last", "--raise", "max_units=3", cwd=tmp_path)
+    assert (raised.returncode, raised.stderr) == (0, "")
+    assert "is driven by another process, which took the change" in raised.stdout
+    (tmp_path / "go").touch()
+    process.communicate(timeout=30)
+    assert process.returncode == 0
+
+
+def test_a_budget_that_is_used_up_is_raised_and_never_lowered(
+    flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
+) -> None:
+    path = flow("id: one, run: 'true'", "id: two, run: 'true'")
+    path.write_text(path.read_text().replace("steps:", "budget: { max_units: 2 }\nsteps:", 1))
+    assert interlock("run", str(path), cwd=tmp_path).returncode == 1
+    refused = interlock("resume", "last", "--raise", "max_units=0", cwd=tmp_path)
+    assert (refused.returncode, refused.stderr.splitlines()[0]) == (
+        2,
+        "error: max_units is 2 already; 0 would not raise it",
+    )
+    assert json.loads(interlock("status", "--json", cwd=tmp_path).stdout)["run"]["state"] == "failed"
+    assert interlock("resume", "last", "--raise", "max_units=3", cwd=tmp_path).returncode == 0
+
+
 def test_a_person_answers_for_an_effect_that_nobody_knows_of(
     flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
 ) -> None:

@@ -53,6 +53,9 @@ def test_a_dispatch_holds_back_its_output_cap_else_what_its_engine_used_else_wha
     assert set(reserved(run(plan(step("a", capped))))) == {77}
     found = run(plan(step("m", prompt(), map=over("params.items", concurrency=1))))
     assert reserved(found) == [20_000] * 5 + [10] * 7
+    agent = Engine(name="e", kind="agent", driver="claude", reserve_tokens=500)
+    capped_agent = msgspec.structs.replace(plan(step("a", capped)), engines=(agent,))
+    assert reserved(run(capped_agent)) == [500], "it makes many calls in one session, each with that cap"
     assert reserved(run(plan(step("a")))) == [0]
     assert found.snap.reserved_tokens == 0
 

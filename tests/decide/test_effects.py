@@ -8,7 +8,7 @@ from tests.decide.runs import by_unit, dispatches
 from interlock.decide import requests
 from interlock.decide.reopen import go_on, reopen
 from interlock.model import events as ev
-from interlock.model.plan import Command
+from interlock.model.plan import Budget, Command
 from interlock.model.states import Reason, UnitState
 from interlock.testing.build import aborted, failed, ok, over, plan, step
 from interlock.testing.simulate import Simulation, simulate, snapshot
@@ -180,10 +180,27 @@ def test_a_unit_resolved_while_its_step_goes_on_unblocks_nothing_else() -> None:
     assert simulation.run().steps[0].artifact == b'[null,"x"]'
 
 
-def test_an_unknown_request_is_refused_and_a_ceiling_raised() -> None:
+def test_an_unknown_request_is_refused() -> None:
     done = simulate(plan(step("a")), lambda _s, _u: ok())
     assert (
         requests.answer(done.snap, "dance", {}, done.now()).outcome == "this version does not know the request 'dance'"
     )
-    raised = requests.answer(done.snap, "raise", {"max_units": 5}, done.now()).events
-    assert raised == (ev.BudgetRaised(at=done.at, name="max_units", value=5),)
+
+
+@pytest.mark.parametrize(
+    ("asked", "refused"),
+    [
+        ({"max_units": 6.0}, None),
+        ({"max_units": 5.0}, "max_units is 5 already; 5 would not raise it"),
+        ({"max_duration_ms": 1_000.0}, "max_duration is 60s already; 1s would not raise it"),
+        ({"max_units": 6.0, "max_tokens": 12_345_678.0}, "the run has no max_tokens, so there is nothing to raise"),
+    ],
+)
+def test_a_ceiling_is_only_ever_raised(asked: dict[str, float], refused: str | None) -> None:
+    budget = Budget(max_units=5, max_duration_ms=60_000)
+    done = simulate(plan(step("a"), budget=budget), lambda _s, _u: ok())
+    given = requests.answer(done.snap, "raise", asked, done.now())
+    if refused:
+        assert given == requests.Answer((), refused)
+    else:
+        assert given.events == (ev.BudgetRaised(at=done.at, name="max_units", value=6),)

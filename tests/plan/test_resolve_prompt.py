@@ -231,12 +231,11 @@ def test_what_an_agent_cannot_honour_is_said_once_an_engine_and_left_out() -> No
     plan = planned(steps, "## a\nhi\n## b\nho\n")
     target = plan.steps[0].target
     assert isinstance(target, Prompt)
-    assert target == Prompt(text="hi\n", engine="coder")
+    assert target == Prompt(text="hi\n", engine="coder", max_tokens=3)
     why = "does nothing: engine 'coder' (claude) is an agent, which takes none from outside"
     assert plan.notices == (
         f"line 3: 'temperature' {why}",
         f"line 3: 'extra_params' {why}",
-        f"line 3: 'max_tokens' {why}",
     )
 
 

@@ -1,8 +1,8 @@
 """Ceilings of the whole run, and what a dispatch holds back until its usage is known.
 
-Each prompt reserves its output cap, else the 95th percentile of what its engine was seen to use, else the engine's
-`reserve_tokens`; unknown usage is charged at that, unknown cost stays unknown. A ceiling stops pending
-dispatches, lets running units end and fails the step, whatever `on_error` says.
+A call of an API reserves its output cap; any other prompt the 95th percentile of what its engine was seen to use,
+else the engine's `reserve_tokens`. Unknown usage is charged at that, unknown cost stays unknown. A ceiling stops
+pending dispatches, lets running units end and fails the step, whatever `on_error` says.
 """
 
 from __future__ import annotations
@@ -34,12 +34,15 @@ def reservation(snap: Snapshot, spec: PlanStep, kind: UnitKind) -> int:
     name = engine_of(spec, kind)
     if name is None:
         return 0
-    if kind == "work" and isinstance(spec.target, Prompt) and spec.target.max_tokens is not None:
+    engine = next((engine for engine in snap.plan.engines if engine.name == name), None)
+    # an agent is capped call by call, and makes many in one session
+    one_call = kind == "work" and engine is not None and engine.kind == "llm"
+    if one_call and isinstance(spec.target, Prompt) and spec.target.max_tokens is not None:
         return spec.target.max_tokens
     seen = snap.usage_seen.get(name, ())
     if len(seen) >= _TIMES_SEEN:
         return sorted(seen)[(95 * len(seen) - 1) // 100]
-    return next((engine.reserve_tokens for engine in snap.plan.engines if engine.name == name), 0)
+    return 0 if engine is None else engine.reserve_tokens
 
 
 def exhausted(snap: Snapshot, spec: PlanStep, kind: UnitKind, now: Now) -> str | None:
@@ -55,18 +58,19 @@ def exhausted(snap: Snapshot, spec: PlanStep, kind: UnitKind, now: Now) -> str |
     for name, spent in used.items():
         top = ceiling(snap, name)
         if top is not None and spent >= top:
-            return f"the budget's {_shown(name, top)} is used up ({_figure(name, spent)})"
+            return f"the budget's {written(name)} of {figure(name, top)} is used up ({figure(name, spent)})"
     top = ceiling(snap, "max_tokens")
     needs = reservation(snap, spec, kind)
     if top is not None and needs and not snap.reserved_tokens and snap.tokens + needs > top:
-        return f"the budget's max_tokens of {top:g} leaves too little ({snap.tokens:g} used) for {needs:,} more"
+        return f"the budget's max_tokens of {figure('max_tokens', top)} leaves too little ({figure('max_tokens', snap.tokens)} used) for {needs:,} more"
     return None
 
 
-def _shown(name: str, top: float) -> str:
-    """Return a ceiling as the author writes it."""
-    return f"{name.removesuffix('_ms')} of {_figure(name, top)}"
+def written(name: str) -> str:
+    """Return a ceiling's name as the author writes it."""
+    return name.removesuffix("_ms")
 
 
-def _figure(name: str, value: float) -> str:
-    return f"{value / 1000:g}s" if name.endswith("_ms") else f"{value:g}"
+def figure(name: str, value: float) -> str:
+    """Return a ceiling's value for a person."""
+    return f"{value / 1000:g}s" if name.endswith("_ms") else f"{value:.15g}"

@@ -7,6 +7,7 @@ from typing import Any, cast
 import msgspec
 
 from interlock.decide.approval import approve
+from interlock.decide.budget import ceiling, figure, written
 from interlock.decide.now import Now
 from interlock.decide.reopen import grant
 from interlock.decide.values import schema_errors
@@ -28,7 +29,7 @@ def answer(snap: Snapshot, kind: str, payload: dict[str, Any], now: Now) -> Answ
     if kind == "resolve":
         return _resolve(snap, payload, now)
     if kind == "raise":
-        return Answer(raises(payload, now))
+        return Answer((), no) if (no := unraised(snap, payload)) else Answer(raises(payload, now))
     if kind == "loops":
         granted = grant(snap, now, payload["loops"])
         return Answer(tuple(granted)) if granted else Answer((), "no rejected step here can loop")
@@ -36,6 +37,17 @@ def answer(snap: Snapshot, kind: str, payload: dict[str, Any], now: Now) -> Answ
         events, outcome = approve(snap, payload, now, verdict="pass" if kind == "approve" else "reject")
         return Answer(tuple(events), outcome)
     return Answer((), f"this version does not know the request '{kind}'")
+
+
+def unraised(snap: Snapshot, ceilings: dict[str, float]) -> str | None:
+    """Say which of the named ceilings would not be raised by its new value, or return None."""
+    for name, value in ceilings.items():
+        top = ceiling(snap, name)
+        if top is None:
+            return f"the run has no {written(name)}, so there is nothing to raise"
+        if value <= top:
+            return f"{written(name)} is {figure(name, top)} already; {figure(name, value)} would not raise it"
+    return None
 
 
 def raises(ceilings: dict[str, float], now: Now) -> tuple[ev.Event, ...]:

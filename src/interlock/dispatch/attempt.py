@@ -126,6 +126,11 @@ class Supervisor:
         self._hold_until = 0.0
         self._code: int | None = None
 
+    @property
+    def ending(self) -> bool:
+        """Whether it was told to end."""
+        return self._ending is not None
+
     def leave(self, seconds: float) -> None:
         """Allow at most this much more time; to be called by the watching thread, from a sink."""
         at = time.monotonic() + seconds

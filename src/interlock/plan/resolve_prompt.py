@@ -17,6 +17,7 @@ from interlock.model.states import Reason
 from interlock.model.workflow import GateDecl, Place, PromptDecl, StepDecl
 from interlock.plan.config import DEFAULT_JUDGE_CLIP_CHARS, Config
 from interlock.plan.config import Engine as Configured
+from interlock.plan.config_kinds import SAMPLING_OF_AGENT
 from interlock.plan.diagnose import Source, shown, suggest
 from interlock.plan.models import exact_model, mistaken_alias, silent_alias
 
@@ -129,14 +130,15 @@ class PromptResolver:
         return exact
 
     def _sampling(self, decl: StepDecl, engine: Configured) -> dict[str, Any]:
-        """Return the parameters of sampling, which only an API takes, and note what can't be honoured."""
+        """Return the parameters of sampling that the engine takes, and note what can't be honoured."""
         own = decl.settings
         given = {key: value for key in _SAMPLING if (value := getattr(own, key)) is not UNSET}
         if engine.kind == "agent":
-            # kept, a cap that is none would also be held back from the budget as if it were one
-            for key in given:
+            taken = SAMPLING_OF_AGENT.get(engine.driver, ())
+            for key in [key for key in given if key not in taken]:
                 self._note(decl, engine, key, "is an agent, which takes none from outside")
-            return {}
+                del given[key]
+            return given
         if self.retry(decl).session == "continue":
             self._note(decl, engine, "retry.session", "keeps no sessions, so every retry and loop starts anew")
         if "extra_params" in given:

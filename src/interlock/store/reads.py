@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from interlock.errors import StoreError
+from interlock.model.outcome import PLACEHOLDERS
 from interlock.model.run import Lease
 from interlock.store import rows
 from interlock.store.artifacts import Artifacts
@@ -148,9 +149,17 @@ class Reader:
             return self._spent(self._seq(run_id))
 
     def _spent(self, seq: int) -> Spent:
-        tokens, cost, estimated, unpriced = self._one("spent", seq)
-        units = self._one("dispatched", seq)[0]
-        return Spent(units=units, tokens=tokens, cost_usd=cost, estimated=estimated, unpriced=unpriced)
+        tokens, cost, estimated, unpriced, placeholders = self._one("spent", PLACEHOLDERS, seq)
+        units, corrected = self._one("dispatched", seq)
+        return Spent(
+            units=units,
+            tokens=tokens,
+            cost_usd=cost,
+            estimated=estimated,
+            unpriced=unpriced,
+            corrected=corrected,
+            placeholders=placeholders,
+        )
 
     def units(
         self, run_id: str, *, step: int | None = None, state: str | None = None, limit: int | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -23,6 +24,14 @@ def session() -> str:
 
 def say(text: str, out: Any = None) -> None:
     print(text, file=out or sys.stdout, flush=True)
+
+
+def speak_when_ended(words: dict[str, Any]) -> None:
+    def leave(*_: object) -> None:
+        say(result("", **words))
+        sys.exit(0)
+
+    signal.signal(signal.SIGTERM, leave)
 
 
 def act(steps: dict[str, Any]) -> None:
@@ -45,6 +54,8 @@ def act(steps: dict[str, Any]) -> None:
         say(result(os.environ.get(steps["show"], "")))
     if "result" in steps:
         say(result(steps["result"]))
+    if "last_words" in steps:
+        speak_when_ended(steps["last_words"])
     if "hang" in steps:
         while True:
             time.sleep(0.02)

@@ -87,6 +87,14 @@ def test_ending_an_agent_ends_its_tools_too(desk: Desk, tmp_path: Path, way: str
     assert not runs(pid)
 
 
+@pytest.mark.parametrize(("failure", "reason"), [({"is_error": True}, Reason.TIMEOUT), ({"result": "yes"}, None)])
+def test_what_an_agent_says_when_it_is_told_to_end_counts_only_if_it_is_an_answer(
+    desk: Desk, failure: dict[str, Any], reason: Reason | None
+) -> None:
+    outcome = run(desk, {"last_words": failure, "hang": True}, timeout_ms=2_000)
+    assert outcome.reason is reason
+
+
 def test_a_timeout_keeps_the_session_so_that_it_can_go_on(desk: Desk) -> None:
     outcome = run(desk, {"hang": True}, timeout_ms=1_000)
     assert outcome.reason is Reason.TIMEOUT

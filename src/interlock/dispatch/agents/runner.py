@@ -157,12 +157,13 @@ class AgentRunner:
         launch = chosen.launch(ask)
         _write_files(ask, launch)
         with _Prompt(Path(ask.folder), launch.stdin) as stdin:
-            end, reply, settled = self._supervise(chosen, ask, launch, place, stdin)
-        return end, chosen.read(reply), settled, notices(chosen.card, ask, launch)
+            end, reply, watch = self._supervise(chosen, ask, launch, place, stdin)
+        answer = chosen.read(reply)
+        return end, answer, watch.decides(answer), notices(chosen.card, ask, launch)
 
     def _supervise(
         self, chosen: Adapter, ask: Ask, launch: Launch, place: _Place, stdin: int
-    ) -> tuple[Outcome, Reply, bool]:
+    ) -> tuple[Outcome, Reply, _Watch]:
         attempt = place.attempt
         request = attempt.request
         self._reaper.start()
@@ -190,7 +191,7 @@ class AgentRunner:
         end = watch.supervisor.run(place.poller, place.wake_fd, place.report)
         end_strays(self._marker, request.dispatch.__eq__)
         reply = Reply(ask=ask, out=out.whole(), err=err.tail(), exit_code=end.exit_code, now_ms=end.ended_at)
-        return end, reply, watch.settled
+        return end, reply, watch
 
 
 class _Watch:
@@ -199,13 +200,19 @@ class _Watch:
     def __init__(self, chosen: Adapter) -> None:
         self._chosen = chosen
         self.supervisor: Supervisor | None = None
-        self.settled = False
+        self._settled = False
+        self._told_to_end = False
 
     def __call__(self, line: bytes) -> None:
-        if not self.settled and self._chosen.is_terminal(line):
-            self.settled = True
+        if not self._settled and self._chosen.is_terminal(line):
+            self._settled = True
             if self.supervisor is not None:
+                self._told_to_end = self.supervisor.ending
                 self.supervisor.leave(LINGER_S)
+
+    def decides(self, answer: Answer) -> bool:
+        """Tell whether the last event is how it ended: a failure told after SIGTERM is only the echo of that."""
+        return self._settled and not (self._told_to_end and (answer.reason is not None or answer.denied))
 
 
 class _Prompt:
