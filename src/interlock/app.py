@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -21,6 +20,7 @@ from interlock.dispatch.leftovers import end_leftovers
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import VARIABLE, Marker
 from interlock.dispatch.secrets import EnvResolver
+from interlock.driver.asking import amend, ask, raising, user
 from interlock.driver.birth import new_run, new_run_id
 from interlock.driver.clock import SystemClock
 from interlock.driver.configuration import require_config
@@ -31,7 +31,7 @@ from interlock.driver.lease import Host, claimable, fresh
 from interlock.driver.load import restore, run_info
 from interlock.driver.local import LocalExecutor
 from interlock.driver.loop import Observer, Opening
-from interlock.driver.openings import accept_modules, first_notices, raising
+from interlock.driver.openings import accept_modules, first_notices
 from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
 from interlock.driver.project import ProjectPaths, find_project, open_state, project_at, read_project_id
 from interlock.driver.result import Result, result_of
@@ -193,12 +193,20 @@ class App:
     def run_id(
         self, run_id: str, *, wait: bool = False, timeout_s: float | None = None, on_event: Observer | None = None
     ) -> Result:
-        """Continue a run: what never completed is dispatched, what was unavailable is asked again."""
+        """Continue a run: what never completed is dispatched, what was unavailable is asked again.
+
+        `wait` sleeps until a waiting run is due, and goes on; `timeout_s` holds for all of it together.
+        """
+        until = None if timeout_s is None else time.monotonic() + timeout_s
         result = self._drive(run_id, [reopen.go_on], timeout_s, on_event)
         while wait and result.state == RunState.WAITING:
-            due = self.store.run(run_id).wait_until
-            time.sleep(max(0.0, ((due or 0) - self._clock.wall_ms()) / 1000))
-            result = self._drive(run_id, [reopen.go_on], timeout_s, on_event)
+            pause_s = max(0.0, ((self.store.run(run_id).wait_until or 0) - self._clock.wall_ms()) / 1000)
+            left_s = None if until is None else max(0.0, until - time.monotonic())
+            if left_s is not None and left_s <= pause_s:
+                time.sleep(left_s)
+                return result
+            time.sleep(pause_s)
+            result = self._drive(run_id, [reopen.go_on], None if left_s is None else left_s - pause_s, on_event)
         return result
 
     def resume(
@@ -228,9 +236,7 @@ class App:
         except LeaseHeldError:
             if accept_changes or not (raises or loops):
                 raise
-            from interlock.driver.asking import amend  # noqa: PLC0415 - only for a live driver
-
-            return amend(self._world(), run_id, raises, loops, _user())
+            return amend(self._world(), run_id, raises, loops, user())
 
     def abandon(self, run_id: str) -> Result:
         """End a run for good (but for `resume`): its driver ends the work, or this call does if nobody drives."""
@@ -257,12 +263,12 @@ class App:
         `target` is a step's or gate unit's id; None takes the only one there is. The verdict holds for the artifact
         as it is now. The run goes on with `run_id`, or at once under a live driver.
         """
-        payload = {"target": target, "note": note, "override": override, "by": _user()}
+        payload = {"target": target, "note": note, "override": override, "by": user()}
         return self._ask(run_id, "approve", payload)
 
     def reject(self, run_id: str, target: str | None = None, *, note: str = "") -> Result:
         """Reject what waits at a gate: one more loop with the note as feedback where the step can loop, else failed."""
-        payload = {"target": target, "note": note, "by": _user()}
+        payload = {"target": target, "note": note, "by": user()}
         return self._ask(run_id, "reject", payload)
 
     def gc(self, *, older_than_ms: int, dry_run: bool = False) -> GcReport:
@@ -274,9 +280,8 @@ class App:
     # below the verbs
 
     def _ask(self, run_id: str, kind: RequestKind, payload: dict[str, Any]) -> Result:
-        from interlock.driver.asking import ask  # noqa: PLC0415 - a run asks nothing
 
-        return result_of(ask(self._world(), run_id, kind, payload, _user()))
+        return result_of(ask(self._world(), run_id, kind, payload, user()))
 
     def _open(self) -> Store:
         if self._writer is None:
@@ -380,14 +385,6 @@ class App:
 
 def _ignore(_events: Sequence[ev.Event], _snap: Snapshot) -> None:
     """Nobody watches."""
-
-
-def _user() -> str:
-    import pwd  # noqa: PLC0415 - a run needs no name
-
-    with suppress(KeyError):
-        return pwd.getpwuid(os.getuid()).pw_name
-    return str(os.getuid())
 
 
 def open_project(project: str | Path | None = None) -> App:

@@ -60,7 +60,11 @@ def commands(found: list[Next]) -> list[str]:
             ["interlock run 01JDRUN", "interlock doctor", OVERRIDE],
         ),
         (BLOCKED, {"state": "waiting", "reason": "llm_quota"}, ["interlock run 01JDRUN"]),
-        (BLOCKED, {"state": "blocked", "reason": "module_changed"}, ["interlock resume 01JDRUN --accept-changes"]),
+        (
+            BLOCKED,
+            {"state": "blocked", "reason": "module_changed"},
+            ["interlock resume 01JDRUN --accept-changes", "interlock run 01JDRUN"],
+        ),
         (BLOCKED, {"state": "blocked", "reason": "a reason of a later version"}, ["interlock run 01JDRUN"]),
     ],
 )
@@ -128,6 +132,7 @@ def test_every_blocked_step_is_answered_for(rows: Any) -> None:
         "interlock approve 01JDRUN one",
         'interlock reject 01JDRUN one --note "..."',
         "interlock resume 01JDRUN --accept-changes",
+        "interlock run 01JDRUN",
     ]
 
 

@@ -17,6 +17,8 @@ from interlock.dispatch.agents.base import Card
 from interlock.driver import doctor_engines
 from interlock.driver.doctor import Check
 from interlock.driver.doctor_engines import check_engines
+from interlock.driver.doctor_env import check_groups
+from interlock.model.plan import EnvGroup, SecretSource
 from interlock.plan.config import Engine
 
 CARD = Card(
@@ -150,6 +152,26 @@ def test_an_address_where_nothing_listens_is_told(monkeypatch: pytest.MonkeyPatc
     assert f"nothing answers at 127.0.0.1:{port}" in silent.detail
     assert silent.hint == "start what should listen there, or correct base_url of [engines.coder]"
     assert "base_url is no address" in llm(base_url="localhost").detail
+
+
+def test_an_env_group_tells_what_it_lacks_and_no_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGION", "north-1")
+    monkeypatch.delenv("GONE", raising=False)
+    (tmp_path / "good").write_text("A=hidden-value\n", encoding="utf-8")
+    (tmp_path / "bad").write_text("hidden-value\n", encoding="utf-8")
+    ran = SecretSource(name="RAN", command=("touch", "ran"))
+    lost = SecretSource(name="LOST", command=("./no-such-program",))
+    whole = EnvGroup(name="whole", vars=("REGION",), dotenv=("good",), secrets=(ran,))
+    broken = EnvGroup(name="broken", vars=("GONE",), dotenv=("none", "bad"), secrets=(lost,))
+    good, bad = check_groups([whole, broken], tmp_path)
+    assert (good.name, good.ok, good.detail) == ("env whole", True, "3 of 3 sources there; no command run")
+    assert not (tmp_path / "ran").exists()
+    assert (bad.name, bad.ok) == ("env broken", False)
+    assert bad.detail == (
+        "not set: 'GONE'; dotenv file 'none': no such file or directory; dotenv file 'bad': line 1: expected "
+        "NAME=value, a comment or a blank line; the program './no-such-program' for LOST is not there"
+    )
+    assert bad.hint == "set them before you start interlock, or correct [env.broken]"
 
 
 def test_doctor_lists_the_engines_of_the_configuration(tmp_path: Path) -> None:

@@ -118,8 +118,42 @@ def test_a_used_up_quota_makes_the_run_wait_with_exit_75(drive: Call) -> None:
     assert json.loads(drive("status", "--json").stdout)["usage"]["cost_usd"] is None
 
 
+def test_waiting_for_a_quota_ends_with_the_time_limit_and_goes_on_by_itself_when_it_is_due(
+    drive: Call, tmp_path: Path
+) -> None:
+    used_up = """import datetime, pathlib
+asked = pathlib.Path("asked")
+if asked.exists():
+    print('{"text": "text"}')
+else:
+    asked.touch()
+    at = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=%s)
+    print('{"error": "usage limit reached; resets at ' + at.strftime("%%Y-%%m-%%dT%%H:%%M:%%SZ") + '"}')
+"""
+    limited = drive("run", "flow.md", "--wait", "--timeout", "2s", writer=used_up % 86_400, critic=YES)
+    assert limited.returncode == 75
+    (tmp_path / "asked").unlink()
+    assert drive("run", "flow.md", "--wait", writer=used_up % 4).returncode == 0
+
+
 def test_the_next_estimate_knows_what_was_used_before(drive: Call) -> None:
     drive("run", "flow.md", critic=YES)
     told = drive("plan", "flow.md").stdout.partition("estimate:\n")[2]
     assert told.splitlines()[0] == "  draft          writer: 1 to 2 calls, 12 to 24 tokens, $0.50 to $1.00"
     assert drive("run", "flow.md", "--confirm-over", "5usd").returncode == 2
+
+
+def test_answers_that_fitted_only_when_asked_again_and_placeholders_are_counted(drive: Call, tmp_path: Path) -> None:
+    flow = FLOW.replace("    gate:", "    output: { type: object, required: [why] }\n    gate:")
+    writer = """import json, pathlib
+asked = pathlib.Path("asked")
+print(json.dumps({"text": json.dumps({"why": "because" if asked.exists() else "..."})}))
+asked.touch()
+"""
+    drive("config", critic=YES, writer=writer)
+    (tmp_path / "flow.md").write_text(flow, encoding="utf-8")
+    done = drive("run", "flow.md")
+    assert done.returncode == 0, done.stdout
+    assert "; 1 answer only when asked again; 1 answer of placeholders\n" in done.stdout
+    usage = json.loads(drive("status", "--json").stdout)["usage"]
+    assert (usage["units"], usage["corrected"], usage["placeholders"]) == (2, 1, 1)

@@ -8,37 +8,15 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.waiting import until
 
 Interlock = Callable[..., "subprocess.CompletedProcess[str]"]
 PROGRAM = [sys.executable, "-c", "from interlock.cli.entry import main; main()"]
-
-FLOW = """---
-params: {{ who: {{ type: string, default: world }} }}
-steps:
-  - id: greet
-    run: echo "hello $INTERLOCK_PARAM_WHO"
-{steps}---
-# Flow
-"""
-
-
-@pytest.fixture
-def flow(tmp_path: Path) -> Callable[..., Path]:
-    """Writes a workflow of a greeting and more steps, one mapping a line."""
-
-    def write(*steps: str, name: str = "flow.md") -> Path:
-        lines = "".join(f"  - {{ {step} }}\n" for step in steps)
-        path = tmp_path / name
-        path.write_text(FLOW.format(steps=lines), encoding="utf-8")
-        return path
-
-    return write
 
 
 @pytest.fixture
@@ -58,13 +36,6 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
-
-
-def until(true: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not come to that in time"
-        time.sleep(0.02)
 
 
 def test_a_run_shows_its_steps_its_count_and_its_last_artifact(
@@ -139,6 +110,25 @@ def test_a_failed_run_is_resumed_with_only_what_failed(
     assert "step greet started" not in done.stdout
 
 
+def test_a_ceiling_is_raised_and_neither_lowered_nor_invented(interlock: Interlock, tmp_path: Path) -> None:
+    path = tmp_path / "tight.md"
+    path.write_text(
+        "---\ntype: workflow\nbudget: { max_units: 1, max_duration: 1h }\nsteps:\n"
+        "  - { id: a, run: echo a }\n  - { id: b, run: echo b }\n---\n",
+        encoding="utf-8",
+    )
+    assert interlock("run", str(path), cwd=tmp_path).returncode == 1
+    for raised, told in (
+        ("max_units=0", "max_units of run {} is 1 already\nhint: give more than that\n"),
+        ("max_duration=1m", "max_duration of run {} is 1 h 0 min already\nhint: give more than that\n"),
+        ("max_tokens=9", "run {} has no ceiling max_tokens to raise\nhint: leave max_tokens out\n"),
+    ):
+        run_id = json.loads(interlock("list", "--json", cwd=tmp_path).stdout)[0]["id"]
+        refused = interlock("resume", "last", "--raise", raised, cwd=tmp_path)
+        assert (refused.returncode, refused.stderr) == (2, f"error: {told.format(run_id)}")
+    assert interlock("resume", "last", "--raise", "max_units=2", cwd=tmp_path).returncode == 0
+
+
 def test_an_unfinished_run_of_the_same_file_is_mentioned(
     flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
 ) -> None:
@@ -180,6 +170,19 @@ def test_a_file_that_is_not_there_and_a_run_that_is_not_known_exit_2(interlock: 
         assert done.returncode == 2, done.stderr
         assert "hint: " in done.stderr
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [["run"], ["lint"], ["lint", "--json"]])
+def test_a_path_that_is_not_utf_8_is_refused_in_words(
+    command: list[str], flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
+) -> None:
+    path = tmp_path / os.fsdecode(b"w\xe9.md")
+    path.write_text("---\ntype: workflow\nsteps:\n  - { id: a, run: echo x }\n---\n", encoding="utf-8")
+    interlock("run", str(flow()), cwd=tmp_path)
+    done = interlock(*command, str(path), cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"the path {tmp_path}/w\N{REPLACEMENT CHARACTER}.md is not UTF-8" in done.stdout + done.stderr
+    assert "internal error" not in done.stderr
 
 
 def test_ctrl_c_leaves_a_run_that_can_be_continued(
@@ -335,57 +338,3 @@ def test_the_configuration_in_force_is_shown_with_its_origin(interlock: Interloc
     shown = json.loads(interlock("config", "run.max_concurrency", "--json", cwd=tmp_path).stdout)
     assert shown == [{"key": "run.max_concurrency", "value": 3, "file": str(tmp_path / "interlock.toml"), "line": 2}]
     assert "interlock.toml:2" in interlock("config", "run", cwd=tmp_path).stdout
-
-
-def test_old_runs_are_removed_and_named_first_when_asked(
-    flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
-) -> None:
-    interlock("run", str(flow()), cwd=tmp_path)
-    (run,) = json.loads(interlock("list", "--json", cwd=tmp_path).stdout)
-    until(lambda: "would remove 1 run " in interlock("gc", "--older-than", "1ms", "--dry-run", cwd=tmp_path).stdout)
-    assert json.loads(interlock("gc", "--older-than", "1ms", "--json", cwd=tmp_path).stdout) == {
-        "schema": 1,
-        "runs": [run["id"]],
-        "artifacts": 0,
-    }
-    assert interlock("list", "--json", cwd=tmp_path).stdout == "[]\n"
-
-
-def test_removing_old_runs_keeps_every_artifact_that_a_run_may_still_need(
-    flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
-) -> None:
-    path = flow("id: large, run: 'head -c 100000 /dev/zero | tr \\0 x'", "id: bad, run: test -e mended")
-    interlock("run", str(path), cwd=tmp_path)
-    (artifact,) = (tmp_path / ".interlock" / "artifacts").iterdir()
-    stray = artifact.with_name("sha256-00")
-    stray.touch()
-    for old in (artifact, stray):
-        os.utime(old, (1, 1))
-    removed = json.loads(interlock("gc", "--json", cwd=tmp_path).stdout)
-    assert (removed["artifacts"], stray.exists()) == (1, False)
-    (tmp_path / "mended").touch()
-    assert interlock("resume", "last", cwd=tmp_path).returncode == 0
-
-
-def test_a_plan_says_what_would_run_and_what_would_be_reused(
-    flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
-) -> None:
-    path = flow("id: bad, run: exit 1")
-    fresh = json.loads(interlock("plan", str(path), "--json", cwd=tmp_path).stdout)
-    assert ([unit["id"] for unit in fresh["run"]], fresh["reuse"]) == (["greet:solo", "bad:solo"], [])
-    interlock("run", str(path), cwd=tmp_path)
-    again = json.loads(interlock("plan", "last", "--json", cwd=tmp_path).stdout)
-    assert [unit["id"] for unit in again["reuse"]] == ["greet:solo"]
-    assert [unit["id"] for unit in again["run"]] == ["bad:solo"]
-
-
-def test_the_schema_of_the_front_matter_is_json(interlock: Interlock, tmp_path: Path) -> None:
-    assert "$schema" in json.loads(interlock("schema").stdout)
-    interlock("schema", "--out", "deep/s.json", cwd=tmp_path)
-    assert json.loads((tmp_path / "deep" / "s.json").read_text(encoding="utf-8"))["$schema"]
-
-
-def test_reading_creates_nothing(interlock: Interlock, tmp_path: Path) -> None:
-    for arguments in (("list",), ("status",), ("config",), ("doctor",), ("gc", "--dry-run"), ("events", "last")):
-        interlock(*arguments, cwd=tmp_path)
-    assert list(tmp_path.iterdir()) == []

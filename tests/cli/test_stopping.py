@@ -131,3 +131,16 @@ def test_after_a_kill_the_next_run_takes_over_at_once_and_ends_what_was_left(
     assert is_gone(left)
     states = [json.loads(line).get("state") for line in done.stdout.splitlines()]
     assert "lost" in states
+
+
+def test_a_second_driver_is_refused_and_told_who_drives(
+    start: Callable[..., subprocess.Popen[bytes]], interlock: Interlock, tmp_path: Path
+) -> None:
+    process = start("echo $$ > pid; until test -e open; do sleep 0.05; done")
+    refused = interlock("run", "last", cwd=tmp_path)
+    assert refused.returncode == 5
+    assert f"is driven by pid {process.pid} on " in refused.stderr
+    for _ in range(5):
+        assert "running" in interlock("status", cwd=tmp_path).stdout
+    (tmp_path / "open").touch()
+    assert process.wait(30) == 0

@@ -132,6 +132,8 @@ def test_status_has_exactly_the_contract_s_keys(rows: Any) -> None:
         "duration_ms": 4000,
         "tokens_estimated": 0,
         "unpriced": 0,
+        "corrected": 0,
+        "placeholders": 0,
     }
 
 

@@ -116,6 +116,16 @@ def test_a_changed_module_waits_for_consent_and_then_goes_on_where_it_was() -> N
     assert simulation.snap.accepted == {"f": "sha256:1"}
 
 
+def test_a_module_is_looked_at_again_by_the_next_run_as_it_may_be_back() -> None:
+    simulation = Simulation(snapshot(plan(step("a"))), lambda _s, _u: ok("x"))
+    simulation.add(*[e for e in next_actions(simulation.snap, simulation.now()) if isinstance(e, ev.StepStarted)])
+    simulation.add(ev.StepMoved(at=1, step=0, state=StepState.BLOCKED, reason="module_changed"))
+    simulation.run()
+    simulation.add(*go_on(simulation.snap, simulation.now()))
+    assert simulation.snap.steps[0].state is StepState.RUNNING
+    assert simulation.run().run.outcome == "ok"
+
+
 def test_units_in_backoff_of_a_blocked_step_keep_no_run_open() -> None:
     simulation = Simulation(snapshot(plan(step("a", retries=1))), lambda _s, _u: failed())
     simulation.turn()

@@ -92,15 +92,15 @@ def test_an_engine_that_became_another_is_not_asked_in_its_place(frozen: Engine,
     assert refusal(configured(), frozen) == ("interlock.toml", line, message, hint)
 
 
+def test_keys_of_all_engines_are_known_and_an_api_s_own_variable_too() -> None:
+    assert key_names(configured()) == ("FAST_KEY",)
+    official, _ = parse_config(b'[engines.x]\nkind = "llm"\napi = "openai"\nmodel = "m"\n', "interlock.toml")
+    assert key_names(official) == ("OPENAI_API_KEY",)
+
+
 def test_what_a_plan_leaves_to_an_agent_is_what_its_adapter_can_set() -> None:
     sampling = {"temperature", "max_tokens", "extra_params"}
     able = {agent: sampling - card(agent).cannot for agent in AGENTS}
     assert {agent: set(keys) for agent, keys in SAMPLING_OF_AGENT.items()} == {
         a: keys for a, keys in able.items() if keys
     }
-
-
-def test_keys_of_all_engines_are_known_and_an_api_s_own_variable_too() -> None:
-    assert key_names(configured()) == ("FAST_KEY",)
-    official, _ = parse_config(b'[engines.x]\nkind = "llm"\napi = "openai"\nmodel = "m"\n', "interlock.toml")
-    assert key_names(official) == ("OPENAI_API_KEY",)

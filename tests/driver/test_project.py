@@ -43,7 +43,14 @@ def test_the_search_ends_at_the_git_root_and_takes_it(home: Path) -> None:
     deep = folder(home, "a", "repo", "src")
     (home / "a" / "interlock.toml").touch()
     (home / "a" / "repo" / ".git").mkdir()
+    (home / "a" / "repo" / ".git" / "HEAD").touch()
     assert find_project(deep).root == home / "a" / "repo"
+
+
+def test_an_empty_folder_of_that_name_is_no_git_root(home: Path) -> None:
+    deep = folder(home, "a", "src")
+    (home / "a" / ".git").mkdir()
+    assert find_project(deep).root == deep
 
 
 def test_a_git_worktree_is_a_git_root_too(home: Path) -> None:
@@ -61,6 +68,7 @@ def test_home_is_never_a_project_and_that_is_said(home: Path) -> None:
     deep = folder(home, "a")
     (home / "interlock.toml").touch()
     (home / ".git").mkdir()
+    (home / ".git" / "HEAD").touch()
     found = find_project(deep)
     assert found.root == deep
     assert found.notices == (

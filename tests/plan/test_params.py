@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from interlock.errors import UsageError
 from interlock.model.canon import dumps
 from interlock.model.plan import Param
-from interlock.plan.params import coerce_params, parse_params_file, split_assignment
+from interlock.plan.params import coerce_params, parse_params_file
 
 
 def param(name: str, schema: Any = None, **more: Any) -> Param:
@@ -153,14 +153,6 @@ def test_a_params_file_that_is_neither_is_refused(file: str, text: bytes, messag
         parse_params_file(text, file)
     assert str(caught.value).startswith(message.partition(": Illegal")[0])
     assert caught.value.hint == "write one `name: value` a line, or a JSON object"
-
-
-def test_an_assignment_is_split_at_its_first_equals_sign() -> None:
-    assert split_assignment("a=b=c") == ("a", "b=c")
-    assert split_assignment("a=") == ("a", "")
-    for text in ("a", "=b", " =b"):
-        with pytest.raises(UsageError, match=r"is not of the form name=value"):
-            split_assignment(text)
 
 
 @given(st.text(), st.sampled_from(["string", "integer", "number", "boolean", "null", "array", "object"]))

@@ -309,3 +309,21 @@ def test_a_read_only_folder_cannot_be_written(sealed: Path) -> None:
     with pytest.raises(StoreError) as caught:
         SqliteStore.open(sealed / "journal.db")
     assert caught.value.code == "journal-read-only"
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_nothing_is_written_into_a_journal_that_was_removed_or_replaced(tmp_path: Path, replaced: bool) -> None:  # noqa: FBT001 - a case
+    path = tmp_path / "journal.db"
+    with SqliteStore.open(path) as store:
+        path.rename(tmp_path / "moved.db")
+        if replaced:
+            path.touch()
+        with pytest.raises(StoreError) as caught:
+            store.create_run(b.new_run(), b.lease())
+        assert (caught.value.code, str(caught.value)) == (
+            "journal-gone",
+            f"the journal {path} was removed or replaced while it was in use",
+        )
+        path.unlink(missing_ok=True)
+        (tmp_path / "moved.db").rename(path)
+        store.create_run(b.new_run(), b.lease())

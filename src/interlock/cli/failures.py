@@ -14,6 +14,7 @@ from typing import Final
 
 import click
 
+from interlock.cli.output import style
 from interlock.cli.text import safe, safe_lines
 from interlock.errors import InterlockError, WorkflowError
 
@@ -24,9 +25,9 @@ FAILED: Final = 1
 
 def complain(message: str, hint: str = "") -> None:
     """Write an error, and its hint, to standard error; a closed one is nothing to fail about."""
-    lines = f"{click.style('error:', fg='red', bold=True)} {message}\n"
+    lines = f"{style('error:', fg='red', bold=True)} {message}\n"
     if hint:
-        lines += f"{click.style('hint:', fg='cyan')} {hint}\n"
+        lines += f"{style('hint:', fg='cyan')} {hint}\n"
     with contextlib.suppress(OSError, ValueError):
         click.echo(lines, err=True, nl=False)
 
@@ -48,7 +49,8 @@ def explain_usage(error: click.ClickException) -> int:
     hint = ""
     if isinstance(error, click.UsageError) and error.ctx is not None:
         hint = f"see `{error.ctx.command_path} --help`"
-    complain(safe(error.format_message()), hint)
+    # click lists choices on lines of their own
+    complain(safe(" ".join(error.format_message().split())), hint)
     return USAGE if isinstance(error, click.UsageError) else FAILED
 
 

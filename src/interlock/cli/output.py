@@ -32,7 +32,8 @@ def note(text: str) -> None:
 
 def style(text: str, **how: Any) -> str:  # noqa: ANN401 - click's own options
     """Colour text unless the reader asked for none."""
-    return text if os.environ.get("NO_COLOR") else click.style(text, **how)
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return text if plain else click.style(text, **how)
 
 
 def write_json(value: Any) -> None:  # noqa: ANN401 - any JSON value

@@ -28,9 +28,12 @@ def usage_text(tokens: int, cost_usd: float | None, *, estimated: int = 0, unpri
 
 def view_usage_text(usage: Mapping[str, Any]) -> str:
     """Spell the `usage` object of `status`."""
-    return usage_text(
+    used = usage_text(
         usage["tokens"], usage["cost_usd"], estimated=usage["tokens_estimated"], unpriced=usage["unpriced"]
     )
+    corrected = f"{count(usage['corrected'], 'answer')} only when asked again" if usage["corrected"] else ""
+    empty = f"{count(usage['placeholders'], 'answer')} of placeholders" if usage["placeholders"] else ""
+    return "; ".join(filter(None, (used, corrected, empty)))
 
 
 def _cost(usd: float, unpriced: int) -> str:

@@ -16,6 +16,7 @@ import msgspec
 from interlock.decide.fenced import fences, only_fence, spans
 from interlock.decide.values import schema_errors
 from interlock.model import canon
+from interlock.model.outcome import PLACEHOLDERS
 
 _MOST_TRIES: Final = 1_000
 _PLACEHOLDERS: Final = frozenset({"...", "…", "todo", "tbd", "string", "text", "placeholder", "your answer here"})
@@ -95,7 +96,7 @@ def _errors(schema_json: str, value: object) -> list[str]:
     if not errors and canon.dumps(value) == schema_json.encode():
         return ["it is the schema itself, not an answer"]
     if not errors and _is_placeholder(value, schema_json):
-        return ["its texts are placeholders, not an answer"]
+        return [PLACEHOLDERS]
     return errors
 
 

@@ -24,6 +24,9 @@ from interlock.model.states import AttemptState, Reason, RunState, StepState, Un
 
 ASKED_AGAIN: Final = frozenset({"check_unavailable", "judge_unavailable", "probe_unavailable"})
 """Reasons of a blocked step that the next `run` asks again."""
+_LOOKED_AT_AGAIN: Final = ASKED_AGAIN | {"module_changed"}
+"""A changed module may be back as it was; if it isn't, the step is blocked again before anything starts."""
+_WHILE_RUNNING: Final = frozenset({"module_changed", "probe_unavailable"})
 _REASONS: Final = frozenset(Reason)
 
 
@@ -70,9 +73,9 @@ def go_on(snap: Snapshot, now: Now) -> list[ev.Event]:
 
 
 def _ask_again(step: Step, now: Now) -> list[ev.Event]:
-    if step.state is not StepState.BLOCKED or step.reason not in ASKED_AGAIN:
+    if step.state is not StepState.BLOCKED or step.reason not in _LOOKED_AT_AGAIN:
         return []
-    state = StepState.RUNNING if step.reason == "probe_unavailable" else StepState.GATING
+    state = StepState.RUNNING if step.reason in _WHILE_RUNNING else StepState.GATING
     again = [
         ev.UnitMoved(at=now.at, step=step.index, unit=unit.ordinal, state=UnitState.PENDING)
         for unit in step.asked
@@ -160,12 +163,10 @@ def _reopen_failed(snap: Snapshot, step: Step, now: Now) -> list[ev.Event]:
 
 
 def _reopen_blocked(snap: Snapshot, step: Step, now: Now) -> list[ev.Event]:
-    if step.reason in ASKED_AGAIN:
+    if step.reason in _LOOKED_AT_AGAIN:
         return _ask_again(step, now)
     if step.reason == "gate_rejected":
         return _reopen_failed(snap, step, now)
-    if step.reason == "module_changed":
-        return [_moved(step, now, StepState.RUNNING)]
     return []
 
 

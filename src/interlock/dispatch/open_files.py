@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import resource
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -40,17 +39,18 @@ def give_back(pid: int) -> None:
 
 
 class OpenFiles:
-    """What one executor may hold beyond what is open when it begins. `held` tells what its work holds by now."""
+    """What one executor may hold beyond what is open when it begins."""
 
-    def __init__(self, held: Callable[[], int]) -> None:
-        self._held = held
+    def __init__(self) -> None:
         self._before = sum(1 for _ in Path("/proc/self/fd").iterdir())
 
-    def places(self, wanted: int, each: int) -> int:
-        """Return how many of `wanted` attempts that hold `each` files may begin; one at least when nothing is held."""
+    def places(self, wanted: int, each: int, *, held: int, idle: bool) -> int:
+        """Return how many of `wanted` attempts that open `each` files may begin beside what is `held`.
+
+        One at least when all is `idle`: nothing would end that others could wait for.
+        """
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if soft == resource.RLIM_INFINITY:
             return wanted
-        held = self._held()
         fit = (soft - self._before - _SPARE - held) // each
-        return min(wanted, max(fit, 0 if held else 1))
+        return min(wanted, max(fit, 1 if idle else 0))

@@ -44,11 +44,6 @@ class Places:
         output is taken before its answer."""
         self.sockets: dict[int, Peer] = {}
 
-    @property
-    def zygote_pid(self) -> int | None:
-        """The zygote's pid, while there is one."""
-        return self._link.pid if self._link else None
-
     def offer(self, wanted: int) -> list[Process | None]:
         """Return identities of idle workers, starting what is missing. None: one that could not be started."""
         missing = wanted - len(self._idle)

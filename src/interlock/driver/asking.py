@@ -1,19 +1,29 @@
-"""Asking something of a run: a live driver applies it within a second, else the asking process does."""
+"""Asking something of a run: a live driver applies it within a second, else the asking process does.
+
+Guarantee: an amendment of a budget only ever raises it.
+"""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
+from interlock.decide.now import Now
+from interlock.decide.requests import raises as raised
+from interlock.decide.requests import unraised
 from interlock.driver.drive import World, drive
 from interlock.driver.load import run_info
+from interlock.driver.loop import Opening
 from interlock.driver.result import Result, result_of
 from interlock.errors import LeaseHeldError, UsageError
 from interlock.model import canon
-from interlock.model.run import RunInfo
+from interlock.model import events as ev
+from interlock.model.run import RunInfo, Snapshot
 from interlock.store.base import RequestKind
 
 _ANSWER_S: Final = 30.0
@@ -47,6 +57,17 @@ def ask(world: World, run_id: str, kind: RequestKind, payload: dict[str, Any], b
             )
 
 
+def raising(ceilings: Mapping[str, float]) -> Opening:
+    """Return what raises the ceilings before a run goes on. It raises UsageError for one that would not be raised."""
+
+    def opening(snap: Snapshot, now: Now) -> tuple[ev.Event, ...]:
+        if reason := unraised(snap, dict(ceilings)):
+            raise UsageError("not-raised", reason, f"see what was used: interlock status {snap.run.id}")
+        return raised(dict(ceilings), now)
+
+    return opening
+
+
 def amend(world: World, run_id: str, ceilings: Mapping[str, float], loops: int, by: str) -> Result:
     """Have the live driver of a run raise ceilings and grant loops."""
     asked: dict[RequestKind, dict[str, Any]] = {"raise": dict(ceilings), "loops": {"loops": loops} if loops else {}}
@@ -55,3 +76,12 @@ def amend(world: World, run_id: str, ceilings: Mapping[str, float], loops: int, 
             ask(world, run_id, kind, payload, by)
     detail = f"run {run_id} is driven by another process, which took the change; watch it: interlock events {run_id} --follow"
     return msgspec.structs.replace(result_of(run_info(world.store.run(run_id))), exit_code=0, detail=detail)
+
+
+def user() -> str:
+    """Return the name of the account that asks, its number where it has none."""
+    import pwd  # noqa: PLC0415 - a run needs no name
+
+    with suppress(KeyError):
+        return pwd.getpwuid(os.getuid()).pw_name
+    return str(os.getuid())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import Final, Protocol
+
+_BOOT: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Clock(Protocol):
@@ -35,5 +37,4 @@ class SystemClock:
 
     def boot_ms(self) -> int:
         """Milliseconds since boot, sleep included; the monotonic clock where the host has no boot clock."""
-        clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-        return time.clock_gettime_ns(clock) // 1_000_000
+        return time.clock_gettime_ns(_BOOT) // 1_000_000

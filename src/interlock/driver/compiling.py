@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -22,7 +23,7 @@ _MOST_BYTES: Final = 1_048_576 + 1
 
 def load_workflow(path: Path, project: ProjectPaths, config: Config) -> tuple[Plan | None, tuple[Diagnostic, ...]]:
     """Return the plan of the workflow at `path`, None when a diagnostic is an error. Writes nothing."""
-    text = _read(path)
+    text = _unnamable(path.resolve(), project.root) or _read(path)
     if isinstance(text, Source):
         return None, text.diagnostics()
     compiled = compile_workflow(text, str(path))
@@ -30,6 +31,18 @@ def load_workflow(path: Path, project: ProjectPaths, config: Config) -> tuple[Pl
         return None, compiled.diagnostics
     resolved = resolve(compiled.workflow, config, FileSources(path, project))
     return resolved.plan, tuple(sorted({*compiled.diagnostics, *resolved.diagnostics}))
+
+
+def _unnamable(path: Path, root: Path) -> Source | None:
+    """Refuse a path that is not UTF-8: it is part of the plan, which is JSON."""
+    for place in (path, root):
+        if os.fsencode(place) != str(place).encode("utf-8", "replace"):
+            shown = os.fsencode(place).decode("utf-8", "replace")
+            source = Source(os.fsencode(path).decode("utf-8", "replace"), ())
+            message = f"the path {shown} is not UTF-8"
+            source.error(Place(line=1, column=1), "path-not-utf8", message, "rename the file or folder")
+            return source
+    return None
 
 
 def _read(path: Path) -> bytes | Source:

@@ -44,7 +44,7 @@ _GATHER_SHARE: Final = 0.75
 
 
 class LocalExecutor:
-    """A body of `run.executor.Executor`, and the owner of `log`. Used by one thread, but for `wake`."""
+    """A body of `driver.executor.Executor`, and the owner of `log`. Used by one thread, but for `wake`."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class LocalExecutor:
         self._poller = select.epoll()
         self._poller.register(self._event, select.EPOLLIN)
         self._commands = CommandRunner(self._post, env_for, log, scratch, marker, environ=environ, reaper=self._reaper)
-        self._files = OpenFiles(self._held)
+        self._files = OpenFiles()
         self._pool = PythonPool(
             interpreter=Interpreter(tuple(python), tuple(python_path), base),
             env_for=env_for,
@@ -98,19 +98,19 @@ class LocalExecutor:
         if wanted <= 0:
             return []
         if not _is_function(job):
-            each = OF_A_COMMAND if job.call is None else OF_A_PROMPT
-            places = self._files.places(wanted, each)
-            self._offered_files += places * each
-            return [None] * places
+            return [None] * self._places(wanted, OF_A_COMMAND if job.call is None else OF_A_PROMPT)
         self._reaper.start()
         self._used_python = True
         return self._pool.offer(wanted)
 
-    def _held(self) -> int:
-        """Return how many files work holds, or will when what was offered has begun."""
+    def _places(self, wanted: int, each: int) -> int:
+        """Return how many more attempts that open `each` files may begin, and count them as offered."""
         prompts = 0 if self._prompts is None else self._prompts.under_way
-        begun = OF_A_COMMAND * self._commands.under_way + OF_A_PROMPT * prompts
-        return self._offered_files + begun + len(self._pool.sockets)
+        used = self._offered_files + OF_A_COMMAND * self._commands.under_way + OF_A_PROMPT * prompts
+        idle = not used and not self._pool.in_flight
+        places = self._files.places(wanted, each, held=used + len(self._pool.sockets), idle=idle)
+        self._offered_files += places * each
+        return places
 
     def start(self, requests: list[Request]) -> None:
         """Begin the attempts."""

@@ -1,18 +1,13 @@
-"""What a driver journals before its first decision: what is told once, what a person raised and accepted.
-
-Guarantee: a ceiling of the budget is only ever raised.
-"""
+"""What a driver journals before its first decision: what is to be told once, and modules that a person accepted."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from interlock.decide import requests
 from interlock.decide.now import Now
 from interlock.driver.jobs import module_hash
 from interlock.driver.loop import Opening
-from interlock.errors import UsageError
 from interlock.model import events as ev
 from interlock.model.plan import PythonFunction
 from interlock.model.run import Snapshot
@@ -25,17 +20,6 @@ def first_notices(journal: str) -> Opening:
         told = [(f"plan:{n}", text) for n, text in enumerate(snap.plan.notices)]
         told += [("journal", journal)] if journal else []
         return [ev.Notice(at=now.at, code=code, text=text) for code, text in told]
-
-    return opening
-
-
-def raising(ceilings: Mapping[str, float]) -> Opening:
-    """Return what raises the ceilings before a run goes on. It raises UsageError for one that would not be raised."""
-
-    def opening(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
-        if reason := requests.unraised(snap, dict(ceilings)):
-            raise UsageError("not-raised", reason, f"see what was used: interlock status {snap.run.id}")
-        return requests.raises(dict(ceilings), now)
 
     return opening
 

@@ -62,7 +62,7 @@ def find_project(start: Path) -> ProjectPaths:
     git_root: Path | None = None
     for folder in _upwards(start):
         marker = next((name for name in (CONFIG_NAME, STATE_NAME) if _there(folder / name)), None)
-        is_git_root = _there(folder / ".git")
+        is_git_root = _is_git_root(folder / ".git")
         reason = _not_ours(folder, marker)
         if reason is None:
             if marker:
@@ -90,6 +90,14 @@ def _there(path: Path) -> bool:
         return path.exists()
     except OSError:
         # a folder that can't be looked into holds no project of ours
+        return False
+
+
+def _is_git_root(marker: Path) -> bool:
+    """Tell whether git would take it: a file that points elsewhere, or a folder with a HEAD."""
+    try:
+        return marker.is_file() or os.path.lexists(marker / "HEAD")
+    except OSError:
         return False
 
 

@@ -19,6 +19,7 @@ MAX_DEPTH: Final = 64
 # outside of these, RFC 8785 and msgspec write exponents differently
 _PLAIN_FROM: Final = 1e-4
 _PLAIN_TO: Final = 1e15
+_SIMPLE: Final = frozenset({int, str, bool, type(None)})
 _TOO_MANY_DIGITS: Final = "a number of more than 4,300 digits"
 _encode = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder().decode
@@ -38,7 +39,7 @@ def _plain(value: object, depth: int) -> bool:
     if depth >= MAX_DEPTH:
         raise NotJsonError(f"more than {MAX_DEPTH} levels of nesting")
     if kind is list or kind is tuple:
-        return all([_plain(entry, depth + 1) for entry in value])  # type: ignore[attr-defined]  # noqa: C419 - every entry must be checked
+        return all([type(entry) in _SIMPLE or _plain(entry, depth + 1) for entry in value])  # type: ignore[attr-defined]  # noqa: C419 - every entry must be checked
     if kind is dict:
         plain = True
         for key, entry in value.items():  # type: ignore[attr-defined]
@@ -71,7 +72,7 @@ def _slow(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
 def dumps(value: object) -> bytes:
     """Return the canonical JSON of `value` as UTF-8. Raises NotJsonError."""
     try:
-        if _plain(value, 0):
+        if type(value) in _SIMPLE or _plain(value, 0):
             return _encode(value)
         return _slow(value)
     except (UnicodeEncodeError, rfc8785.CanonicalizationError) as error:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from interlock.model.events import Answered, LogSpan, Process, Usage
 from interlock.model.states import Reason
+
+PLACEHOLDERS: Final = "its texts are placeholders, not an answer"
+"""What an attempt's error says of an answer that has the right shape and says nothing; such answers are counted."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ only to what it needs, directly or through others (a route's target needs its ro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from interlock.model.plan import Param
 from interlock.plan.diagnose import Source, shown, suggest
@@ -43,23 +43,25 @@ class Graph:
         found: dict[str, dict[str, None]] = {draft.id: {} for draft in self.drafts}
         for position, draft in enumerate(self.drafts):
             for target in draft.route_targets:
-                if self._is_known(target) and self._is_later(position, draft, target):
+                later = [other.id for other in self.drafts[position + 1 :]]
+                if self._is_known(target, later) and self._is_later(position, draft, target):
                     found[target.id][draft.id] = None
         return {step: tuple(routers) for step, routers in found.items()}
 
     def _needs(self, position: int, draft: Draft) -> tuple[str, ...]:
         if draft.needs is None:
             return (self.drafts[position - 1].id,) if position else ()
-        return tuple(n.id for n in draft.needs if self._is_known(n) and self._is_earlier(position, draft, n))
+        earlier = [other.id for other in self.drafts[:position]]
+        return tuple(n.id for n in draft.needs if self._is_known(n, earlier) and self._is_earlier(position, draft, n))
 
-    def _is_known(self, named: Named) -> bool:
+    def _is_known(self, named: Named, usable: Iterable[str]) -> bool:
         if named.id in self.order:
             return True
         self.source.error(
             named.place,
             "unknown-step",
             f"{named.what}: there is no step '{shown(named.id)}'",
-            suggest(named.id, self.order),
+            suggest(named.id, usable),
         )
         return False
 
@@ -95,7 +97,8 @@ class Graph:
         name = link.ref.name
         if name not in self.order:
             message = f"{link.what}: there is no step '{name}'"
-            self.source.error(link.place, "unknown-step", message, suggest(name, self.order))
+            earlier = [other.id for other in self.drafts[: self.order[draft.id]]]
+            self.source.error(link.place, "unknown-step", message, suggest(name, earlier))
         elif name == draft.id:
             self.source.error(
                 link.place, "self-reference", f"{link.what}: the step '{name}' has no output before it ran"

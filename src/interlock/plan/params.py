@@ -68,14 +68,6 @@ def parse_params_file(text: bytes, file: str, params: Sequence[Param] = ()) -> V
     return _mapping(_yaml(text, file, params), file)
 
 
-def split_assignment(text: str) -> tuple[str, str]:
-    """Split `name=value` as it stands after `-p`. Raises UsageError."""
-    name, equals, value = text.partition("=")
-    if not equals or not name.strip():
-        raise UsageError("invalid-params", f"'{shown(name)}' is not of the form name=value", "write -p name=value")
-    return name.strip(), value
-
-
 def _yaml(text: bytes, file: str, params: Sequence[Param]) -> Any:  # noqa: ANN401 - any JSON value
     try:
         lines = text.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n")

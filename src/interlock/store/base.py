@@ -242,6 +242,10 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float
     estimated: int = 0
     unpriced: int = 0
+    corrected: int = 0
+    """Units whose answer fitted only when it was asked for again."""
+    placeholders: int = 0
+    """Answers of the right shape that said nothing."""
 
 
 class Store(Protocol):

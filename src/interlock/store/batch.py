@@ -43,6 +43,7 @@ class Batch:
         self.careful = careful
         self.refused: list[str] = []
         self._next = last_event + 1
+        self._rows: list[tuple[int, str, int | None, int | None, str]] = []
 
     def many(self, query: str, rows: Iterable[tuple[object, ...]]) -> int:
         """Run one statement for all rows; return how many rows of the table it touched."""
@@ -57,11 +58,15 @@ class Batch:
         return self.raw.execute(self.queries[query], values).fetchone()
 
     def log(self, rows: Sequence[tuple[int, str, int | None, int | None, str]]) -> None:
-        """Append event rows of (at, type, step, unit, data)."""
-        first = self._next
-        self._next = first + len(rows)
-        seq = self.seq
-        self.many("insert_event", [(seq, first + i, *row) for i, row in enumerate(rows)])
+        """Append event rows of (at, type, step, unit, data); they are written with `flush`."""
+        self._rows += rows
+
+    def flush(self) -> None:
+        """Write the event rows in one go. Belongs at the end of each batch."""
+        seq, first = self.seq, self._next
+        self._next = first + len(self._rows)
+        self.many("insert_event", [(seq, first + i, *row) for i, row in enumerate(self._rows)])
+        self._rows.clear()
 
     def log_event(self, event: Any) -> None:  # noqa: ANN401 - any event: not all have step and unit
         """Append the row of one event."""

@@ -52,6 +52,9 @@ def reading(path: Path) -> Iterator[None]:
     with translated(path):
         try:
             yield
+        except UnicodeEncodeError:
+            # what was asked for is at fault, not what was read
+            raise
         except (msgspec.MsgspecError, ValueError, TypeError, AttributeError) as error:
             raise corrupt(path, str(error)) from error
 

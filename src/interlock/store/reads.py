@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from interlock.errors import StoreError
+from interlock.model.outcome import PLACEHOLDERS
 from interlock.model.run import Lease
 from interlock.store import rows
 from interlock.store.artifacts import Artifacts
@@ -79,12 +80,14 @@ class Reader:
 
     def runs(self, *, limit: int | None = None, state: str | None = None, workflow: str | None = None) -> list[RunRow]:
         """Newest first."""
+        if workflow is not None and not _storable(workflow):
+            return []
         with self._db.guard():
             return [rows.run_row(row) for row in self._all("runs", state, workflow, _ALL if limit is None else limit)]
 
     def match(self, prefix: str) -> list[str]:
         """Ids of runs that start with `prefix`, newest first, at most ten. A blank prefix matches nothing."""
-        if not prefix:
+        if not prefix or not _storable(prefix):
             return []
         with self._db.guard():
             return [row[0] for row in self._all("match_runs", prefix)]
@@ -146,9 +149,17 @@ class Reader:
             return self._spent(self._seq(run_id))
 
     def _spent(self, seq: int) -> Spent:
-        tokens, cost, estimated, unpriced = self._one("spent", seq)
-        units = self._one("dispatched", seq)[0]
-        return Spent(units=units, tokens=tokens, cost_usd=cost, estimated=estimated, unpriced=unpriced)
+        tokens, cost, estimated, unpriced, placeholders = self._one("spent", PLACEHOLDERS, seq)
+        units, corrected = self._one("dispatched", seq)
+        return Spent(
+            units=units,
+            tokens=tokens,
+            cost_usd=cost,
+            estimated=estimated,
+            unpriced=unpriced,
+            corrected=corrected,
+            placeholders=placeholders,
+        )
 
     def units(
         self, run_id: str, *, step: int | None = None, state: str | None = None, limit: int | None = None
@@ -209,3 +220,8 @@ class Reader:
         """Hashes of the artifacts that lie in files and are named by a step."""
         with self._db.guard():
             return frozenset(row[0] for row in self._all("referenced_artifacts"))
+
+
+def _storable(text: str) -> bool:
+    """Tell whether any row could hold the text: a file's name may have bytes that are none."""
+    return text.isprintable() or not any("\ud800" <= letter <= "\udfff" for letter in text)

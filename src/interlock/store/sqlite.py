@@ -113,6 +113,7 @@ class SqliteStore(Reader):
             batch.many("insert_step", steps)
             batch.one("insert_lease", *rows.lease_columns(lease), seq)
             batch.log([(new.created_at, RUN_CREATED, None, None, _birth(new))])
+            batch.flush()
         return new.id
 
     def take_lease(self, lease: Lease, over: Lease | None) -> bool:

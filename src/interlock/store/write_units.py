@@ -47,6 +47,7 @@ def _insert(batch: Batch, event: ev.StepStarted | ev.UnitsAdded, kind: str, coun
     batch.log([(event.at, name, event.step, None, ENCODERS[type(event)](event))])
     for data in unit_lists(event.units):
         batch.log([(event.at, UNITS_LISTED, event.step, None, data)])
+        batch.flush()
 
 
 def _rows(seq: int, event: ev.StepStarted | ev.UnitsAdded, kind: str, counted: int) -> Iterator[tuple[object, ...]]:

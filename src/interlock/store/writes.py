@@ -25,6 +25,7 @@ def write(batch: Batch, events: Sequence[ev.Event]) -> None:
         if writer is None:
             raise RuleError("unknown-event", f"this journal cannot record the event {TYPES.get(kind, kind.__name__)}")
         writer(batch, list(group))
+    batch.flush()
 
 
 def _raise_budget(batch: Batch, group: list[ev.BudgetRaised]) -> None:

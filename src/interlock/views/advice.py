@@ -149,7 +149,10 @@ def _quota(run: str, _step: StepRow, _facts: PlanFacts, _asked: Asked) -> list[N
 
 
 def _changed(run: str, _step: StepRow, _facts: PlanFacts, _asked: Asked) -> list[Next]:
-    return [Next(f"interlock resume {run} --accept-changes")]
+    return [
+        Next(f"interlock resume {run} --accept-changes", "go on with what is there now"),
+        Next(f"interlock run {run}", "once it is back as it was"),
+    ]
 
 
 _BLOCKED: Final[dict[str, Callable[[str, StepRow, PlanFacts, Asked], list[Next]]]] = {

@@ -78,4 +78,6 @@ def usage_view(spent: Spent, driven_ms: int) -> dict[str, Any]:
         "duration_ms": driven_ms,
         "tokens_estimated": spent.estimated,
         "unpriced": spent.unpriced,
+        "corrected": spent.corrected,
+        "placeholders": spent.placeholders,
     }

@@ -22,9 +22,10 @@ def command(session: Session, *, as_json: bool) -> int:
     """Check this host, this project and its engines.
 
     Of each engine it says whether it is there, which version, whether its key is set, and what it can't do; no prompt
-    is sent. Exits 1 if something that interlock promises, or a configured engine, is not to be had here.
+    is sent. Of each env group it says whether its variables, files and programs are there; no secret is read. Exits 1
+    if something that interlock promises, or that is configured, is not to be had here.
     """
-    checks = [*session.app.doctor(), _journal(session.app), *_engines(session.app)]
+    checks = [*session.app.doctor(), _journal(session.app), *_groups(session.app), *_engines(session.app)]
     if as_json:
         write_json_list(
             {
@@ -46,6 +47,14 @@ def command(session: Session, *, as_json: bool) -> int:
             if check.hint:
                 say(f"  {'':<{width}}  hint: {safe(check.hint)}")
     return 0 if all(check.ok for check in checks) else 1
+
+
+def _groups(app: App) -> list[Check]:
+    if not app.config.env:
+        return []
+    from interlock.driver.doctor_env import check_groups  # noqa: PLC0415 - only where env groups are configured
+
+    return check_groups(app.config.env.values(), app.project.root)
 
 
 def _engines(app: App) -> list[Check]:

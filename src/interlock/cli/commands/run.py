@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -82,6 +83,7 @@ def _is_file(path: Path, text: str) -> bool:
 
 
 def _run_file(app: App, path: Path, options: dict[str, Any], timeout_s: float | None, on_event: Observer) -> Result:
+    began = time.monotonic()
     result = app.run_file(
         path,
         _params(options),
@@ -92,7 +94,8 @@ def _run_file(app: App, path: Path, options: dict[str, Any], timeout_s: float | 
         on_warning=_warn,
     )
     if options["wait"] and result.state == RunState.WAITING:
-        return app.run_id(result.run_id, wait=True, timeout_s=timeout_s, on_event=on_event)
+        left_s = None if timeout_s is None else max(0.0, timeout_s - (time.monotonic() - began))
+        return app.run_id(result.run_id, wait=True, timeout_s=left_s, on_event=on_event)
     return result
 
 

@@ -21,10 +21,8 @@ from interlock.model.events import Usage
 from interlock.model.states import Reason
 
 _SETTINGS: Final = "settings.json"
-_SCHEMA: Final = "schema.json"
 _CARD: Final = Card(
     program="qwen",
-    enforces_schema=True,
     cannot=frozenset({"extra_params"}),
     caveats=(
         'edits files in the working directory, runs no commands; more takes `args = ["--approval-mode", "yolo"]`',
@@ -47,16 +45,13 @@ class Qwen:
         session = ("--session-id", ask.new_session) if ask.session is None else ("--resume", ask.session)
         keyed = ask.api_key is not None or ask.base_url is not None
         files = {_SETTINGS: json.dumps(_settings(ask)).encode()}
-        if ask.schema_json is not None:
-            files[_SCHEMA] = ask.schema_json.encode()
         return Launch(
             argv=(
                 *ask.program(self.card),
-                # as plain text the prompt would get two line ends more
+                # as plain text the prompt would get two line ends more; but so its --json-schema can't be had
                 *("--input-format", "stream-json", "-o", "stream-json"),
                 *(() if ask.model is None else ("-m", ask.model)),
                 *session,
-                *(() if ask.schema_json is None else ("--json-schema", f"@{ask.folder}/{_SCHEMA}")),
                 *(ask.unless(_AUTH, ("--auth-type", "openai")) if keyed else ()),
                 *ask.unless(_MODES, ("--approval-mode", "auto-edit")),
                 *_withheld(ask),
@@ -100,12 +95,7 @@ def _answer(reply: Reply, result: Event, found: list[Event], *, acted: bool) -> 
     if any(_is_seam(event) for event in found):
         error = "the model's answer broke off (cut connection or token limit) and was stitched together by the CLI"
         return Answer(reason=Reason.LLM_BAD_RESPONSE, error=error, acted=acted)
-    structured = result.get("structured_result")
-    return Answer(
-        text=text_at(result, "result"),
-        structured_json=None if structured is None else msgspec.json.encode(structured).decode(),
-        denied=messages.denied(result),
-    )
+    return Answer(text=text_at(result, "result"), denied=messages.denied(result))
 
 
 def _is_seam(event: Event) -> bool:

@@ -101,13 +101,15 @@ SELECT step, state, reason, sum(counted) FROM unit WHERE run_seq = ? GROUP BY st
 
 -- name: dispatched
 -- Attempts are numbered from 1 without gaps, so the numbers of work units add up to their dispatches.
-SELECT coalesce(sum(attempt), 0) FROM unit WHERE run_seq = ? AND kind = 'work'
+SELECT coalesce(sum(attempt), 0), count(CASE WHEN asks > 0 AND state = 'completed' THEN 1 END)
+FROM unit WHERE run_seq = ? AND kind = 'work'
 
 -- name: spent
 SELECT coalesce(sum(coalesce(input_tokens, 0) + coalesce(output_tokens, 0)), 0), coalesce(sum(cost_usd), 0.0),
   coalesce(sum(CASE estimated WHEN 1 THEN coalesce(input_tokens, 0) + coalesce(output_tokens, 0) ELSE 0 END), 0),
-  count(CASE WHEN engine IS NOT NULL AND ended_at IS NOT NULL AND cost_usd IS NULL THEN 1 END)
-FROM attempt WHERE run_seq = ?
+  count(CASE WHEN engine IS NOT NULL AND ended_at IS NOT NULL AND cost_usd IS NULL THEN 1 END),
+  count(CASE WHEN engine IS NOT NULL AND instr(error, ?1) > 0 THEN 1 END)
+FROM attempt WHERE run_seq = ?2
 
 -- name: session_usage
 -- By session; what is unknown of one answer is unknown of the sum.
