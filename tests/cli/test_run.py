@@ -285,6 +285,15 @@ def test_a_budget_that_is_used_up_is_raised_and_never_lowered(
     assert interlock("resume", "last", "--raise", "max_units=3", cwd=tmp_path).returncode == 0
 
 
+def test_ids_of_later_rounds_are_shown_whole(flow: Callable[..., Path], interlock: Interlock, tmp_path: Path) -> None:
+    assert interlock("run", str(flow("id: shut, run: test -e open")), cwd=tmp_path).returncode == 1
+    (tmp_path / "open").touch()
+    assert interlock("resume", "last", cwd=tmp_path).returncode == 0
+    assert [line.split()[0] for line in interlock("units", "last", cwd=tmp_path).stdout.splitlines()[2:]] == [
+        "shut:solo~r2"
+    ]
+
+
 def test_a_person_answers_for_an_effect_that_nobody_knows_of(
     flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
 ) -> None:
