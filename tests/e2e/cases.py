@@ -47,10 +47,14 @@ CAVEATS: dict[str, dict[str, str]] = {
     "gemini": UNSAID,
     "qwen": FOREVER,
     "acp-opencode": {**FOREVER, **UNSAID, "cut": "idle_timeout"},
-    "acp-gemini": UNSAID,
+    # for whatever breaks a call its ACP error has the code 500
+    "acp-gemini": {**UNSAID, "cut": "llm_overloaded"},
     "acp-qwen": {**FOREVER, **UNSAID},
     "acp-copilot": UNSAID,
 }
+
+TITLED = frozenset({"acp-opencode"})
+"""It asks for a title beside the first call of a session, and that may be the call that is told to wait."""
 
 
 def prompt(case: str) -> str:

@@ -23,6 +23,8 @@ def epoch_ms(text: str) -> int:
         ("API Error: Request rejected (429) too fast, rate limit", Reason.LLM_RATE_LIMIT),
         ("exceeded retry limit, last status: 429 Too Many Requests", Reason.LLM_RATE_LIMIT),
         ("HTTP 500 oops", Reason.LLM_OVERLOADED),
+        ("Error: Failed to get response; retried 5 times. Last error: 500 oops", Reason.LLM_OVERLOADED),
+        ("Last error: Failed native model HTTP request: unexpected EOF during chunk size line", Reason.NETWORK_ERROR),
         ("unexpected status 529 <unknown status code>: x", Reason.LLM_OVERLOADED),
         ("We're currently experiencing high demand", Reason.LLM_OVERLOADED),
         ("API Error: 400 prompt is too long: 250000 tokens > 200000 maximum", Reason.LLM_CONTEXT_LENGTH),

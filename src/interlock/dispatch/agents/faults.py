@@ -43,7 +43,7 @@ _OVERLOADED: Final = r"overloaded|high demand|temporarily unavailable|service un
 _NETWORK: Final = (
     r"ECONN|ENOTFOUND|EAI_AGAIN|EPIPE|ETIMEDOUT|fetch failed|socket hang up|socket connection"
     r"|connection (?:error|refused|reset|closed)|stream (?:disconnected|closed|ended)|premature close|network"
-    r"|error sending request|\bterminated\b|unable to connect|closed before|ended without"
+    r"|error sending request|\bterminated\b|unable to connect|closed before|ended without|unexpected EOF|error reading a body"
 )
 _BY_WORDS: Final = tuple(
     (re.compile(words, re.IGNORECASE), reason)
@@ -68,7 +68,7 @@ _SERVER_ERROR: Final = 500
 _REFUSED: Final = frozenset({Reason.LLM_CONTEXT_LENGTH, Reason.LLM_CONTENT_FILTER, Reason.LLM_AUTH})
 """What a 400 may mean besides a request that is wrong."""
 _STATUS: Final = re.compile(
-    r"(?:\bstatus(?:[ _]?code)?\"?:?\s*|API Error:?\s*|HTTP(?:/\d\.\d)?\s+|\bcode\"?:\s*|^\s*(?:Error:\s*)?)\[?([45]\d\d)\b",
+    r"(?:\bstatus(?:[ _]?code)?\"?:?\s*|API Error:?\s*|HTTP(?:/\d\.\d)?\s+|\bcode\"?:\s*|\bLast error:\s*|^\s*(?:Error:\s*)?)\[?([45]\d\d)\b",
     re.IGNORECASE,
 )
 
