@@ -34,9 +34,9 @@ class Loops(click.ParamType[int]):
 @click.command(
     epilog=example(
         "interlock resume last",
-        "interlock resume 01JD --raise max_units=200 --raise max_duration=4h",
-        "interlock resume 01JD --loops +2",
-        "interlock resume 01JD --accept-changes",
+        "interlock resume last --raise max_units=200 --raise max_duration=4h",
+        "interlock resume last --loops +2",
+        "interlock resume last --accept-changes",
     )
 )
 @run_argument()
