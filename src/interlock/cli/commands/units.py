@@ -22,7 +22,7 @@ from interlock.views.units import unit_view
 from interlock.views.values import value
 
 
-@click.command(epilog=example("interlock units last --state failed", "interlock units 01JD --step review --json"))
+@click.command(epilog=example("interlock units last --state failed", "interlock units last --step review --json"))
 @run_argument()
 @click.option("--step", metavar="STEP", help="Only units of this step.")
 @click.option("--state", type=click.Choice([state.value for state in UnitState]), help="Only units in this state.")
