@@ -24,7 +24,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 RETRY = "retry: { max: 1, on: [llm_rate_limit], backoff: { initial: 10ms } }"
 SCHEMA = "output: { type: object, required: [n], properties: { n: { type: integer } }, additionalProperties: false }"
 WAIT_S = 2
-IMPATIENT = "idle_timeout: 10s"
+IMPATIENT = "idle_timeout: 20s"
+"""Longer than several starts at once wait for each other's locks, and than the pauses between an agent's own tries."""
 CASES = {
     "success": Case(server=({"text": "the answer", "usage": {"in": 70, "out": 30}},), end="completed"),
     "schema": Case(server=({"json": {"n": 3}},), end="completed", settings=SCHEMA),

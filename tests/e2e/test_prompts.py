@@ -32,7 +32,9 @@ TRIMMED = "Blanks at the ends may be trimmed by the CLI; within nothing may chan
 def workflow() -> str:
     head = "---\ntype: workflow\ndefaults: { timeout: 100s, retry: { max: 0 } }\n"
     head += "params:\n  data: { type: object }\nsteps:\n"
-    entries = "".join(f"  - id: {name}\n    needs: []\n" for name in ODD)
+    first, *others = ODD
+    # the first alone: an agent makes its folders and databases in a new home then
+    entries = f"  - id: {first}\n" + "".join(f"  - id: {name}\n    needs: [{first}]\n" for name in others)
     return head + entries + "---\n" + "".join(f"## {name}\n{text}\n" for name, text in ODD.items())
 
 
