@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -41,7 +40,7 @@ class Project:
     def __init__(self, base: Path, target: str, units: int) -> None:
         """Write workflow, module and parameters."""
         self.folder = Path(tempfile.mkdtemp(prefix="project-", dir=base))
-        self.env = {**os.environ, "HOME": str(self.folder), "XDG_CONFIG_HOME": str(self.folder / "config")}
+        self.env = {**measure.environment(), "HOME": str(self.folder), "XDG_CONFIG_HOME": str(self.folder / "config")}
         self.program = str(Path(sys.executable).with_name("interlock"))
         (self.folder / "interlock.toml").write_text("", encoding="utf-8")
         (self.folder / "work.py").write_text(MODULE, encoding="utf-8")

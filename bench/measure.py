@@ -26,6 +26,11 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     output: bytes = b""
 
 
+def environment() -> dict[str, str]:
+    """Return our environment without what changes how Python starts, such as to keep no bytecode."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+
+
 class FailedError(RuntimeError):
     """A measured program did not do its work; a figure of it would mean nothing."""
 

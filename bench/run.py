@@ -46,7 +46,7 @@ def raw_limits(setting: Setting) -> Iterator[Row]:
     ceiling = engine.CONCURRENCY / (fsync / 1e6 + 0.0005)
     single = limits.commits_per_s(setting.base, 1, 2_000)
     batches = limits.commits_per_s(setting.base, 50, 50_000)
-    bare = limits.bare_python_ms(setting.base, dict(os.environ), setting.times * 4)
+    bare = limits.bare_python_ms(setting.base, measure.environment(), setting.times * 4)
     yield Row(name="limit: fsync of 4 KiB", figure=f"{fsync:,.0f} us", beside=f"8 in flight: at most {ceiling:,.0f}/s")
     yield Row(name="limit: SQLite FULL, 1 row a commit", figure=f"{single:,.0f} rows/s")
     yield Row(name="limit: SQLite FULL, 50 rows a commit", figure=f"{batches:,.0f} rows/s")

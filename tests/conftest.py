@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
 from tests.e2e.report import pytest_terminal_summary
 from tests.modelserver.fixture import model_server
 
-__all__ = ["model_server", "own_home", "pytest_terminal_summary"]
+__all__ = ["heard_signals", "model_server", "own_home", "pytest_terminal_summary"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def heard_signals() -> Iterator[None]:
+    """Let children hear Ctrl-C, also where the tests run in the background of a shell that has it ignored."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:
+        # a handler of ours is the default again in what we start
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    if before is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -34,8 +34,9 @@ from interlock.driver.loop import Observer, Opening
 from interlock.driver.openings import accept_modules, first_notices
 from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
 from interlock.driver.project import ProjectPaths, find_project, open_state, project_at, read_project_id
-from interlock.driver.result import Result, result_of
+from interlock.driver.result import INTERRUPTED, Result, result_of
 from interlock.driver.signals import interrupting
+from interlock.driver.waiting import slept_until
 from interlock.errors import Diagnostic, InterlockError, LeaseHeldError, UsageError, WorkflowError
 from interlock.model import canon
 from interlock.model import events as ev
@@ -199,14 +200,15 @@ class App:
         """
         until = None if timeout_s is None else time.monotonic() + timeout_s
         result = self._drive(run_id, [reopen.go_on], timeout_s, on_event)
-        while wait and result.state == RunState.WAITING:
-            pause_s = max(0.0, ((self.store.run(run_id).wait_until or 0) - self._clock.wall_ms()) / 1000)
-            left_s = None if until is None else max(0.0, until - time.monotonic())
-            if left_s is not None and left_s <= pause_s:
-                time.sleep(left_s)
+        while wait and result.state == RunState.WAITING and result.exit_code != INTERRUPTED:
+            now, due = self._clock.wall_ms(), self.store.run(run_id).wait_until or 0
+            end = due if until is None else min(due, now + int((until - time.monotonic()) * 1000))
+            if not slept_until(end, self._clock):
+                return msgspec.structs.replace(result, exit_code=INTERRUPTED)
+            if end < due:
                 return result
-            time.sleep(pause_s)
-            result = self._drive(run_id, [reopen.go_on], None if left_s is None else left_s - pause_s, on_event)
+            left_s = None if until is None else max(0.0, until - time.monotonic())
+            result = self._drive(run_id, [reopen.go_on], left_s, on_event)
         return result
 
     def resume(

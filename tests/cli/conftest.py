@@ -297,3 +297,26 @@ def read(journal: Journal, capfd: pytest.CaptureFixture[str]) -> Callable[..., s
         return told.out
 
     return call
+
+
+FLOW = """---
+params: {{ who: {{ type: string, default: world }} }}
+steps:
+  - id: greet
+    run: echo "hello $INTERLOCK_PARAM_WHO"
+{steps}---
+# Flow
+"""
+
+
+@pytest.fixture
+def flow(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a workflow of a greeting and more steps, one mapping a line."""
+
+    def write(*steps: str, name: str = "flow.md") -> Path:
+        lines = "".join(f"  - {{ {step} }}\n" for step in steps)
+        path = tmp_path / name
+        path.write_text(FLOW.format(steps=lines), encoding="utf-8")
+        return path
+
+    return write

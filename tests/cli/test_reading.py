@@ -44,6 +44,8 @@ def test_status_as_json_is_the_contract(read: Read) -> None:
         "duration_ms": 8000,
         "tokens_estimated": 0,
         "unpriced": 0,
+        "corrected": 0,
+        "placeholders": 0,
     }
 
 

@@ -112,6 +112,8 @@ def test_status_tells_what_is_counted_estimated_and_unknown(told: Callable[..., 
         "duration_ms": 0,
         "tokens_estimated": 20_000,
         "unpriced": 1,
+        "corrected": 0,
+        "placeholders": 0,
     }
 
 

@@ -117,3 +117,11 @@ def test_loops_are_granted_to_prompts_alone(waiting: Interlock) -> None:
         wrong = waiting("resume", "last", f"--loops={number}")
         assert wrong.returncode == 2
         assert f"'{number}' is no number of loops; write +1, or up to +100" in wrong.stderr
+
+
+def test_an_item_is_named_by_its_gate_or_by_the_gate_s_unit(waiting: Interlock) -> None:
+    told = waiting("status").stdout.split()
+    first, second = sorted({word for word in told if word.startswith("each.gate:")})
+    assert waiting("approve", "last", first.removesuffix(".approval")).returncode == 0
+    assert waiting("approve", "last", first).returncode == 2
+    assert waiting("approve", "last", second).returncode == 0

@@ -213,3 +213,31 @@ def test_a_session_that_goes_on_adds_up_and_one_of_an_earlier_driver_stays_unkno
     restored.snap.sessions.clear()
     restored.run()
     assert restored.snap.sessions == {}
+
+
+def paying(specs: Plan, *costs: float) -> Simulation:
+    """Return a run whose engine was seen to cost that before, and costs half a dollar now."""
+    snap = snapshot(specs, ITEMS)
+    snap.cost_seen["e"] = list(costs)
+    return Simulation(snap, lambda _s, _u: used(ok("x"), TEN))
+
+
+def test_money_is_held_back_for_what_is_in_flight_once_the_engine_told_what_it_costs() -> None:
+    specs = plan(step("m", prompt(), map=over("params.items", concurrency=4)), budget=Budget(max_cost_usd=4.7))
+    done = paying(specs, 0.5, 0.5, 0.5, 0.5, 0.5)
+    done.run()
+    text = "the budget's max_cost_usd of 4.7 leaves too little (4.5 used) for 0.5 more"
+    assert (done.snap.steps[0].detail, done.snap.cost_usd) == (text, 4.5)
+
+
+@pytest.mark.parametrize(("costs", "begun"), [((0.1, 0.2, 0.3, 0.4, 0.5), 2), ((0.1,) * 5, 10), ((0.5,) * 4, 12)])
+def test_only_as_much_begins_at_once_as_can_be_paid(costs: tuple[float, ...], begun: int) -> None:
+    specs = plan(step("m", prompt(), map=over("params.items", concurrency=20)), budget=Budget(max_cost_usd=1))
+    simulation = paying(specs, *costs)
+    simulation.turn()
+    assert len([at for at, _ in dispatches(simulation.events) if at == 0]) == begun
+
+
+def test_a_cost_that_nobody_knows_is_not_held_back() -> None:
+    specs = plan(step("m", prompt(), map=over("params.items")), budget=Budget(max_cost_usd=1))
+    assert run(specs, Usage(input_tokens=1, output_tokens=1)).snap.run.outcome == "ok"

@@ -239,7 +239,7 @@ def test_probes_go_on_beside_work_whose_retry_waits() -> None:
             map=over("params.items", concurrency=3),
             effects="external",
             probe=Command(text="ask"),
-            retry=Retry(max=1, backoff=QUICK),
+            retry=Retry(max=2, backoff=QUICK),
         )
     )
     left = {0: [failed(Reason.TIMEOUT, answered=False), failed(), ok()]}

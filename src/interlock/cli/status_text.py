@@ -33,7 +33,9 @@ def show_status(
     _field("state", style(state, fg=colour, bold=True))
     for line in run.detail.splitlines():
         _field("", safe(line))
-    _field("started", f"{local_time(run.created_at)}, driven for {duration(run.driven_ms)}")
+    # what a live driver has spent so far is journaled when it leaves
+    driven = f", driven for {duration(run.driven_ms)}" if run.driven_ms else ""
+    _field("started", local_time(run.created_at) + driven)
     if run.ended_at is not None:
         _field("ended", local_time(run.ended_at))
     if run.wait_until is not None and run.state == RunState.WAITING:

@@ -12,21 +12,25 @@ from interlock.views.advice import next_commands
 
 
 def target_of(app: App, run_id: str, target: str | None) -> str | None:
-    """Check that the run has a step or gate unit of that name; the engine decides whether it waits for anybody."""
+    """Return what of the run is meant, a step, a gate or a gate's unit; the engine decides whether it waits for anybody."""
     if target is None:
         return None
     steps = [row.id for row in app.store.steps(run_id)]
     step, dot, _ = target.partition(".gate")
-    if step in steps and (not dot or _is_gate(app, run_id, steps.index(step), target)):
+    if step in steps and not dot:
         return target
+    if step in steps and (found := _gate_unit(app, run_id, steps.index(step), target)):
+        return found
     from interlock.plan.diagnose import suggest  # noqa: PLC0415 - only a typing slip needs it
 
     hint = suggest(target, steps) or f"see what waits: interlock status {run_id}"
     raise UsageError("unknown-gate", f"run {run_id} has no step or gate unit '{target}'", hint)
 
 
-def _is_gate(app: App, run_id: str, step: int, name: str) -> bool:
-    return any(unit.id == name and unit.kind != "work" for unit in app.store.units(run_id, step=step))
+def _gate_unit(app: App, run_id: str, step: int, name: str) -> str | None:
+    """Return the id of the unit that `name` is, or whose gate it is: then the person's own."""
+    asked = {unit.id for unit in app.store.units(run_id, step=step) if unit.kind != "work"}
+    return next((known for known in (name, f"{name}.approval") if known in asked), None)
 
 
 def show_verdict(app: App, run_id: str, verdict: str, target: str | None) -> None:

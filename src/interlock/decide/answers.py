@@ -77,7 +77,7 @@ def _judge_fate(unit: Unit, ended: Outcome) -> Fate:
             attempt=AttemptState.FAILED,
             unit=UnitState.PENDING if again else UnitState.FAILED,
             reason=Reason.PARSE_ERROR,
-            error=f"the judge's answer could not be read: {found.error}",
+            error=f"the judge has to answer with one JSON object and nothing else: {found.error}",
             asks=unit.asks + again,
         )
     answer: dict[str, Any] = msgspec.json.decode(found.json)

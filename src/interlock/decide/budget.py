@@ -1,13 +1,15 @@
 """Ceilings of the whole run, and what a dispatch holds back until its usage is known.
 
 A call of an API reserves its output cap; any other prompt the 95th percentile of what its engine was seen to use,
-else the engine's `reserve_tokens`. Unknown usage is charged at that, unknown cost stays unknown. A ceiling stops
-pending dispatches, lets running units end and fails the step, whatever `on_error` says.
+else the engine's `reserve_tokens`. Dollars are held back at the 95th percentile once the engine told some. Unknown
+usage is charged at what was reserved, unknown cost stays unknown. A ceiling stops pending dispatches, lets running
+units end and fails the step, whatever `on_error` says.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import math
+from typing import Final, TypeVar
 
 from interlock.decide.now import Now
 from interlock.decide.upcoming import engine_of
@@ -16,6 +18,7 @@ from interlock.model.plan import Prompt
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot
 
+_Number = TypeVar("_Number", int, float)
 NO_LIMIT: Final = 1 << 30
 _TIMES_SEEN: Final = 5
 """Answers of an engine before what it was seen to use is believed."""
@@ -39,10 +42,38 @@ def reservation(snap: Snapshot, spec: PlanStep, kind: UnitKind) -> int:
     one_call = kind == "work" and engine is not None and engine.kind == "llm"
     if one_call and isinstance(spec.target, Prompt) and spec.target.max_tokens is not None:
         return spec.target.max_tokens
-    seen = snap.usage_seen.get(name, ())
+    seen = snap.usage_seen.get(name, [])
     if len(seen) >= _TIMES_SEEN:
-        return sorted(seen)[(95 * len(seen) - 1) // 100]
+        return _high(seen)
     return 0 if engine is None else engine.reserve_tokens
+
+
+def price(snap: Snapshot, spec: PlanStep, kind: UnitKind) -> float:
+    """Return the dollars that one dispatch holds back; 0 where none are known."""
+    seen = snap.cost_seen.get(engine_of(spec, kind) or "", [])
+    return _high(seen) if len(seen) >= _TIMES_SEEN else 0.0
+
+
+def money_left(snap: Snapshot) -> float:
+    """Return what the ceiling leaves beside what is spent and held back for prompts in flight."""
+    top = ceiling(snap, "max_cost_usd")
+    return math.inf if top is None else top - snap.cost_usd - _held_usd(snap)
+
+
+def affordable(money: float, each: float) -> int:
+    """Return how many dispatches at `each` dollars the money is enough for."""
+    # sums of cents as floats miss by less than this
+    return NO_LIMIT if not each or money == math.inf else max(0, int((money + 1e-9) // each))
+
+
+def _held_usd(snap: Snapshot) -> float:
+    running = ((step, unit) for step in map(snap.steps.__getitem__, snap.open) for unit in step.running.values())
+    return math.fsum(price(snap, snap.plan.steps[step.index], unit.kind) for step, unit in running)
+
+
+def _high(seen: list[_Number]) -> _Number:
+    """Return the 95th percentile."""
+    return sorted(seen)[(95 * len(seen) - 1) // 100]
 
 
 def exhausted(snap: Snapshot, spec: PlanStep, kind: UnitKind, now: Now) -> str | None:
@@ -59,11 +90,22 @@ def exhausted(snap: Snapshot, spec: PlanStep, kind: UnitKind, now: Now) -> str |
         top = ceiling(snap, name)
         if top is not None and spent >= top:
             return f"the budget's {written(name)} of {figure(name, top)} is used up ({figure(name, spent)})"
+    return _too_little(snap, spec, kind)
+
+
+def _too_little(snap: Snapshot, spec: PlanStep, kind: UnitKind) -> str | None:
     top = ceiling(snap, "max_tokens")
     needs = reservation(snap, spec, kind)
     if top is not None and needs and not snap.reserved_tokens and snap.tokens + needs > top:
-        return f"the budget's max_tokens of {figure('max_tokens', top)} leaves too little ({figure('max_tokens', snap.tokens)} used) for {needs:,} more"
+        return _leaves("max_tokens", top, snap.tokens, f"{needs:,}")
+    top, each = ceiling(snap, "max_cost_usd"), price(snap, spec, kind)
+    if top is not None and not _held_usd(snap) and not affordable(top - snap.cost_usd, each):
+        return _leaves("max_cost_usd", top, snap.cost_usd, f"{each:.15g}")
     return None
+
+
+def _leaves(name: str, top: float, spent: float, needs: str) -> str:
+    return f"the budget's {name} of {figure(name, top)} leaves too little ({figure(name, spent)} used) for {needs} more"
 
 
 def written(name: str) -> str:

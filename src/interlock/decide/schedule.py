@@ -7,7 +7,7 @@ from itertools import islice, takewhile
 
 import msgspec
 
-from interlock.decide.budget import NO_LIMIT, ceiling, reservation
+from interlock.decide.budget import NO_LIMIT, affordable, ceiling, money_left, price, reservation
 from interlock.decide.now import Now
 from interlock.decide.quota import is_parked, parked_for
 from interlock.decide.upcoming import engine_of, next_kind
@@ -27,16 +27,18 @@ class Room(msgspec.Struct):
     attempts: int
     units: int
     tokens: int
+    money: float
 
 
 def run_room(snap: Snapshot) -> Room:
-    """Return how many more attempts the run may have in flight, units it may dispatch and tokens it may reserve."""
+    """Return how many more attempts the run may have in flight, units it may dispatch, tokens and dollars to reserve."""
     limit = min(snap.plan.limits.max_concurrency or MAX_CONCURRENCY, MAX_CONCURRENCY)
     units, tokens = ceiling(snap, "max_units"), ceiling(snap, "max_tokens")
     return Room(
         limit - snap.running,
         NO_LIMIT if units is None else int(units) - snap.dispatched,
         NO_LIMIT if tokens is None else int(tokens) - snap.tokens - snap.reserved_tokens,
+        money_left(snap),
     )
 
 
@@ -48,8 +50,9 @@ def startable(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: Room) 
     kind = next_kind(step)
     if is_parked(snap, engine_of(spec, kind), now.at):
         return []
-    needs = reservation(snap, spec, kind)
+    needs, each = reservation(snap, spec, kind), price(snap, spec, kind)
     cap = min(_cap(spec, now) - len(step.running), room.attempts, room.tokens // needs if needs else NO_LIMIT)
+    cap = min(cap, affordable(room.money, each))
     if kind == "work":
         cap = min(cap, room.units)
     if cap <= 0:
@@ -58,6 +61,7 @@ def startable(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: Room) 
     room.units -= len(found) if kind == "work" else 0
     room.attempts -= len(found)
     room.tokens -= len(found) * needs
+    room.money -= len(found) * each
     return [Dispatch(step.index, ordinal) for ordinal in found]
 
 

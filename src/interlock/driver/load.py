@@ -82,6 +82,8 @@ def _prompts(snap: Snapshot, loaded: Loaded) -> None:
         snap.reserved_tokens += attempt.reserve_tokens
     for seen in reversed(loaded.usage_seen):
         snap.usage_seen.setdefault(seen.engine, []).append(seen.input_tokens + seen.output_tokens)
+        if seen.cost_usd is not None:
+            snap.cost_seen.setdefault(seen.engine, []).append(seen.cost_usd)
 
 
 def _settle(step: Step) -> None:

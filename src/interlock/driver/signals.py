@@ -1,11 +1,11 @@
-"""Signals that ask a driver to stop, handed to its loop while it drives."""
+"""Signals that ask a driver to stop, handed to its loop while it drives and to whoever waits in between."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from interlock.driver.loop import Loop
@@ -13,9 +13,14 @@ from interlock.driver.loop import Loop
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP)
 
 
+def interrupting(loop: Loop) -> contextlib.AbstractContextManager[None]:
+    """Let what asks a driver to stop interrupt `loop`."""
+    return stopping(loop.interrupt)
+
+
 @contextlib.contextmanager
-def interrupting(loop: Loop) -> Iterator[None]:
-    """Let SIGINT, SIGTERM, SIGQUIT and SIGHUP (unless it was ignored) interrupt `loop`; restore them at the end.
+def stopping(asked: Callable[[], object]) -> Iterator[None]:
+    """Call `asked` on SIGINT, SIGTERM, SIGQUIT and SIGHUP (unless it was ignored); restore them at the end.
 
     Off the main thread nothing is installed: whoever embeds the driver owns the signals there.
     """
@@ -24,7 +29,7 @@ def interrupting(loop: Loop) -> Iterator[None]:
         return
 
     def handler(_number: int, _frame: Any) -> None:  # noqa: ANN401 - a frame is of no use here
-        loop.interrupt()
+        asked()
 
     before = {}
     for number in _STOPPING:

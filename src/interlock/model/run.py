@@ -76,6 +76,8 @@ class Snapshot:
         """Held back for prompts in flight."""
         self.usage_seen: dict[str, list[int]] = {}
         """Tokens of each engine's latest answers."""
+        self.cost_seen: dict[str, list[float]] = {}
+        """Dollars of each engine's latest answers, as far as they are known."""
         self.sessions: dict[str, ev.Usage] = {}
         """What agents' sessions consumed so far, as far as it is known."""
         self.granted: dict[int, int] = {}
@@ -241,6 +243,10 @@ def _charge(snap: Snapshot, usage: ev.Usage, engine: str | None) -> None:
         seen = snap.usage_seen.setdefault(engine, [])
         seen.append(tokens)
         del seen[:-_SEEN]
+        if usage.cost_usd is not None:
+            paid = snap.cost_seen.setdefault(engine, [])
+            paid.append(usage.cost_usd)
+            del paid[:-_SEEN]
 
 
 def _note_failure(snap: Snapshot, step: Step, unit: Unit) -> None:

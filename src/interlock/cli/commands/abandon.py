@@ -10,7 +10,7 @@ from interlock.cli.session import Session
 from interlock.cli.text import safe
 
 
-@click.command(epilog=example("interlock abandon 01JD"))
+@click.command(epilog=example("interlock abandon last"))
 @run_argument()
 @click.pass_obj
 def command(session: Session, run: str) -> None:

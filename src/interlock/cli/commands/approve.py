@@ -11,10 +11,10 @@ from interlock.cli.verdict import show_verdict, target_of
 
 @click.command(
     epilog=example(
-        "interlock approve 01JD",
-        'interlock approve 01JD release --note "read it, all numbers hold"',
-        "interlock approve 01JD review.gate:0a1b2c3d4e5f6789:l1",
-        'interlock approve 01JD draft --override --note "good enough for a draft"',
+        "interlock approve last",
+        'interlock approve last release --note "read it, all numbers hold"',
+        "interlock approve last review.gate:0a1b2c3d4e5f6789:l1",
+        'interlock approve last draft --override --note "good enough for a draft"',
     )
 )
 @run_argument()

@@ -40,7 +40,7 @@ _NOT_FOR_PEOPLE: Final = frozenset(
 )
 
 
-@click.command(epilog=example("interlock events last --follow", "interlock events 01JD --json"))
+@click.command(epilog=example("interlock events last --follow", "interlock events last --json"))
 @run_argument()
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
 @json_option("Print NDJSON, one event a line.")

@@ -25,7 +25,7 @@ from interlock.views.values import SCHEMA, rfc3339
     epilog=example(
         "interlock logs last",
         "interlock logs last review:0a1b2c3d4e5f6789 --stream err",
-        "interlock logs 01JD --follow",
+        "interlock logs last --follow",
     )
 )
 @run_argument()

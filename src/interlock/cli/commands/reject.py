@@ -11,8 +11,8 @@ from interlock.cli.verdict import show_verdict, target_of
 
 @click.command(
     epilog=example(
-        'interlock reject 01JD draft --note "name the sources of the figures"',
-        "interlock reject 01JD release",
+        'interlock reject last draft --note "name the sources of the figures"',
+        "interlock reject last release",
     )
 )
 @run_argument()

@@ -14,9 +14,9 @@ from interlock.model.canon import NotJsonError, loads
 
 @click.command(
     epilog=example(
-        "interlock resolve 01JD deploy:solo --done",
-        """interlock resolve 01JD deploy:solo --done --result '{"ok": true}'""",
-        "interlock resolve 01JD deploy:solo --rerun",
+        "interlock resolve last deploy:solo --done",
+        """interlock resolve last deploy:solo --done --result '{"ok": true}'""",
+        "interlock resolve last deploy:solo --rerun",
     )
 )
 @run_argument()

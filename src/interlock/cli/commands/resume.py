@@ -11,8 +11,6 @@ from interlock.cli.driving import drive
 from interlock.cli.options import Assignment, Duration, example, json_option, run_argument
 from interlock.cli.reading import facts_of
 from interlock.cli.session import Session
-from interlock.cli.text import duration
-from interlock.decide.budget import ceiling
 from interlock.errors import UsageError
 
 CEILINGS: Final = ("max_units", "max_tokens", "max_cost_usd", "max_duration")
@@ -36,9 +34,9 @@ class Loops(click.ParamType[int]):
 @click.command(
     epilog=example(
         "interlock resume last",
-        "interlock resume 01JD --raise max_units=200 --raise max_duration=4h",
-        "interlock resume 01JD --loops +2",
-        "interlock resume 01JD --accept-changes",
+        "interlock resume last --raise max_units=200 --raise max_duration=4h",
+        "interlock resume last --loops +2",
+        "interlock resume last --accept-changes",
     )
 )
 @run_argument()
@@ -64,8 +62,6 @@ def command(session: Session, /, run: str, **options: Any) -> int:  # noqa: ANN4
     raises = dict(_ceiling(name, value) for name, value in options["raises"])
     run_id = session.find(run)
     app = session.app
-    if raises:
-        _check_raises(app, run_id, raises)
     if options["loops"]:
         _check_loops(app, run_id)
     return drive(
@@ -79,19 +75,6 @@ def command(session: Session, /, run: str, **options: Any) -> int:  # noqa: ANN4
         ),
         as_json=options["as_json"],
     )
-
-
-def _check_raises(app: App, run_id: str, raises: dict[str, float]) -> None:
-    """Refuse what would lower a ceiling, or set one that the run was started without."""
-    snap, _ = app.snapshot(run_id)
-    for key, value in raises.items():
-        name = key.removesuffix("_ms")
-        top = ceiling(snap, key)
-        if top is None:
-            raise UsageError("no-ceiling", f"run {run_id} has no ceiling {name} to raise", f"leave {name} out")
-        if value < top:
-            is_at = duration(top) if key == "max_duration_ms" else f"{top:g}"
-            raise UsageError("lower-ceiling", f"{name} of run {run_id} is {is_at} already", "give more than that")
 
 
 def _check_loops(app: App, run_id: str) -> None:

@@ -16,7 +16,7 @@ from interlock.views.status import status_view
 
 @click.command(
     epilog=example(
-        "interlock status", "interlock status 01JD --json", "interlock status 01JD --artifact review > review.txt"
+        "interlock status", "interlock status last --json", "interlock status last --artifact review > review.txt"
     )
 )
 @run_argument(default="last")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import click
@@ -17,12 +17,12 @@ from interlock.cli.text import clip, compact, duration, safe
 from interlock.cli.usage_text import money
 from interlock.errors import UsageError
 from interlock.model.states import UnitState
-from interlock.store.base import Store, UnitRow
+from interlock.store.base import StepRow, Store, UnitRow
 from interlock.views.units import unit_view
 from interlock.views.values import value
 
 
-@click.command(epilog=example("interlock units last --state failed", "interlock units 01JD --step review --json"))
+@click.command(epilog=example("interlock units last --state failed", "interlock units last --step review --json"))
 @run_argument()
 @click.option("--step", metavar="STEP", help="Only units of this step.")
 @click.option("--state", type=click.Choice([state.value for state in UnitState]), help="Only units in this state.")
@@ -41,7 +41,8 @@ def command(
     """
     run_id = session.find(run)
     store = session.app.store
-    ids = [row.id for row in store.steps(run_id)]
+    steps = store.steps(run_id)
+    ids = [row.id for row in steps]
     index = _index(ids, step)
     run_row = store.run(run_id)
     facts = facts_of(store)(run_id, run_row.plan_hash)
@@ -60,7 +61,7 @@ def command(
     table(
         ("UNIT", *(column.head for column in columns), "RESULT OR ERROR"),
         ((safe(row.id), *(column.cell(row) for column in columns), _said(row)) for row in rows),
-        (_width(store, run_id, ids, everything=everything), *(column.width for column in columns)),
+        (_width(store, run_id, steps, everything=everything), *(column.width for column in columns)),
     )
 
 
@@ -74,13 +75,14 @@ def _index(ids: list[str], step: str | None) -> int | None:
     return ids.index(step)
 
 
-def _width(store: Store, run_id: str, ids: list[str], *, everything: bool) -> int:
-    """Wide enough for the longest unit id, without reading all units; gate units have longer ones."""
+def _width(store: Store, run_id: str, steps: Sequence[StepRow], *, everything: bool) -> int:
+    """Wide enough for the longest unit id, without reading all units; later rounds and loops and gates have longer ones."""
     longest = 8
-    for index, step_id in enumerate(ids):
-        first = next(iter(store.units(run_id, step=index, limit=1)), None)
-        longest = max(longest, len(first.id) if first else len(step_id))
-    return min(longest + len(_GATE_PARTS), 64) if everything else min(longest, 48)
+    for row in steps:
+        first = next(iter(store.units(run_id, step=row.step, limit=1)), None)
+        later = f"~r{row.round}" * (row.round > 1) + f"~l{row.loop}" * (row.loop > 1)
+        longest = max(longest, len(first.id + later) if first else len(row.id))
+    return min(longest + len(_GATE_PARTS), 80) if everything else min(longest, 64)
 
 
 _GATE_PARTS: Final = ".gate~r2:l2.approval"

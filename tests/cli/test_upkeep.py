@@ -1,0 +1,67 @@
+"""What is asked of a project besides running: old runs removed, plans, schema, secrets, changed modules."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.cli.waiting import until
+
+Interlock = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def test_old_runs_are_removed_and_named_first_when_asked(
+    flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
+) -> None:
+    interlock("run", str(flow()), cwd=tmp_path)
+    (run,) = json.loads(interlock("list", "--json", cwd=tmp_path).stdout)
+    until(lambda: "would remove 1 run " in interlock("gc", "--older-than", "1ms", "--dry-run", cwd=tmp_path).stdout)
+    assert json.loads(interlock("gc", "--older-than", "1ms", "--json", cwd=tmp_path).stdout) == {
+        "schema": 1,
+        "runs": [run["id"]],
+        "artifacts": 0,
+    }
+    assert interlock("list", "--json", cwd=tmp_path).stdout == "[]\n"
+
+
+def test_removing_old_runs_keeps_every_artifact_that_a_run_may_still_need(
+    flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
+) -> None:
+    path = flow("id: large, run: 'head -c 100000 /dev/zero | tr \\0 x'", "id: bad, run: test -e mended")
+    interlock("run", str(path), cwd=tmp_path)
+    (artifact,) = (tmp_path / ".interlock" / "artifacts").iterdir()
+    stray = artifact.with_name("sha256-00")
+    stray.touch()
+    for old in (artifact, stray):
+        os.utime(old, (1, 1))
+    removed = json.loads(interlock("gc", "--json", cwd=tmp_path).stdout)
+    assert (removed["artifacts"], stray.exists()) == (1, False)
+    (tmp_path / "mended").touch()
+    assert interlock("resume", "last", cwd=tmp_path).returncode == 0
+
+
+def test_a_plan_says_what_would_run_and_what_would_be_reused(
+    flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
+) -> None:
+    path = flow("id: bad, run: exit 1")
+    fresh = json.loads(interlock("plan", str(path), "--json", cwd=tmp_path).stdout)
+    assert ([unit["id"] for unit in fresh["run"]], fresh["reuse"]) == (["greet:solo", "bad:solo"], [])
+    interlock("run", str(path), cwd=tmp_path)
+    again = json.loads(interlock("plan", "last", "--json", cwd=tmp_path).stdout)
+    assert [unit["id"] for unit in again["reuse"]] == ["greet:solo"]
+    assert [unit["id"] for unit in again["run"]] == ["bad:solo"]
+
+
+def test_the_schema_of_the_front_matter_is_json(interlock: Interlock, tmp_path: Path) -> None:
+    assert "$schema" in json.loads(interlock("schema").stdout)
+    interlock("schema", "--out", "deep/s.json", cwd=tmp_path)
+    assert json.loads((tmp_path / "deep" / "s.json").read_text(encoding="utf-8"))["$schema"]
+
+
+def test_reading_creates_nothing(interlock: Interlock, tmp_path: Path) -> None:
+    for arguments in (("list",), ("status",), ("config",), ("doctor",), ("gc", "--dry-run"), ("events", "last")):
+        interlock(*arguments, cwd=tmp_path)
+    assert list(tmp_path.iterdir()) == []
