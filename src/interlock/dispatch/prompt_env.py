@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from interlock.dispatch.base import EngineSettings
-from interlock.dispatch.llm import KEY_VARIABLES
 from interlock.dispatch.redact import MIN_LENGTH, PatternRedactor
 from interlock.dispatch.redact_base import EnvUnresolvedError, Redactor, ResolvedEnv, StreamRedactor
+from interlock.model.plan import KEY_OF_API
 
 
 class Keyed(NamedTuple):
@@ -25,7 +25,7 @@ class Keyed(NamedTuple):
 def key_name(settings: EngineSettings) -> str | None:
     """Return the name of the variable that holds the engine's key, if it takes one."""
     if settings.api_key is None and settings.kind == "llm" and settings.base_url is None:
-        return KEY_VARIABLES.get(settings.driver)
+        return KEY_OF_API.get(settings.driver)
     return settings.api_key
 
 

@@ -14,6 +14,8 @@ import msgspec
 from interlock.model.states import Reason
 
 FORMAT: Final = 1
+KEY_OF_API: Final = {"anthropic": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY", "openai": "OPENAI_API_KEY"}
+"""The variable that holds the key of an API's own endpoint, where nothing else is configured."""
 
 
 class _Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -30,8 +30,6 @@ AGENTS: Final = (
 SAMPLING_OF_AGENT: Final = {"claude": ("max_tokens",), "qwen": ("temperature", "max_tokens")}
 """What agents let be set of their models' sampling; the others nothing."""
 APIS: Final = ("anthropic", "gemini", "openai")
-KEY_OF_API: Final = {"anthropic": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY", "openai": "OPENAI_API_KEY"}
-"""Variables that hold the keys of the vendors' own endpoints, where `api_key` names no other."""
 IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 

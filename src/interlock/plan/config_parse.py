@@ -13,14 +13,13 @@ from typing import Any, Final
 import msgspec
 
 from interlock.errors import Diagnostic
-from interlock.model.plan import EnvGroup, SecretSource
+from interlock.model.plan import KEY_OF_API, EnvGroup, SecretSource
 from interlock.model.workflow import Place
 from interlock.plan.config import Config, Engine, Origin, RunSettings
 from interlock.plan.config_kinds import (
     AGENT,
     ENV,
     KEY,
-    KEY_OF_API,
     LIMITS,
     LLM,
     RUN,

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from interlock.dispatch.llm.engines import KEY_VARIABLES, Ending, Lines, LlmEngines
+from interlock.dispatch.llm.engines import Ending, Lines, LlmEngines
 
-__all__ = ["KEY_VARIABLES", "Ending", "Lines", "LlmEngines"]
+__all__ = ["Ending", "Lines", "LlmEngines"]

@@ -24,9 +24,6 @@ from interlock.dispatch.llm.transport import nothing_came, of_transport
 from interlock.dispatch.schema_prompt import with_schema
 from interlock.model.states import Reason
 
-KEY_VARIABLES: Final = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY"}
-"""Where each API's own key is looked for when the engine names none."""
-
 _APIS: Final = {
     "openai": "interlock.dispatch.llm.openai_api:OpenAiApi",
     "anthropic": "interlock.dispatch.llm.anthropic_api:AnthropicApi",
