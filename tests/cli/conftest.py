@@ -14,7 +14,7 @@ import pytest
 
 from interlock.cli import program
 from interlock.cli.session import Session
-from interlock.dispatch.log import RunLog
+from interlock.dispatch.log import RunLog, Stream
 from interlock.driver.project import project_at
 from interlock.model import canon
 from interlock.model import events as ev
@@ -243,13 +243,14 @@ def journal(tmp_path: Path, snapshot: Snapshot) -> Journal:
     )
     store.release(lease)
     log = RunLog(journal.paths.logs / "01AAA.log")
-    for dispatch, stream, text in (
+    said: tuple[tuple[str, Stream, bytes], ...] = (
         ("h.1", "out", b'["x",'),
         ("h.2", "err", b"warning \x1b[2J\nno end"),
         ("h.1", "out", b'"y"]\n'),
-    ):
+    )
+    for dispatch, stream, text in said:
         share = log.attempt(dispatch, 1_000)
-        share.add(stream, text)  # type: ignore[arg-type] # the three streams above
+        share.add(stream, text)
         share.close()
     log.close()
     lease = journal.run("01BBB", snapshot.plan)

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from interlock.dispatch import identity
 from interlock.dispatch.base import Job, Outcome, Report, Request, Started
@@ -297,10 +297,11 @@ class Supervisor:
                 Reason.DISK_FULL, f"the run's log could not be written: {error.strerror}"
             )
         reason, error_text = self._verdict(self._code)
+        status: Literal["ok", "aborted", "failed"]
         status = "ok" if reason is None else "aborted" if reason is Reason.ABORTED else "failed"
         return Outcome(
             dispatch=self._attempt.request.dispatch,
-            status=status,  # type: ignore[arg-type]  # a conditional expression of literals
+            status=status,
             reason=reason,
             error=error_text,
             output=self._out.whole() if reason is None else b"",

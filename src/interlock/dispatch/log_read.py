@@ -10,7 +10,7 @@ import time
 import zlib
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, cast
 
 import msgspec
 
@@ -120,7 +120,7 @@ def _next(file: BinaryIO, offset: int) -> tuple[Frame | None, int]:
     after = after_line + head.n + 1
     if len(body) == head.n + 1 and body.endswith(b"\n") and zlib.crc32(body[:-1]) == head.c:
         known = head.s in _STREAMS
-        return (Frame(head.d, head.s, head.t, body[:-1]) if known else None), after  # type: ignore[arg-type]  # checked
+        return (Frame(head.d, cast("Stream", head.s), head.t, body[:-1]) if known else None), after
     if len(body) < head.n + 1 and OPEN_MARK not in body:
         raise _Torn
     return None, _reopened(file, offset, after)

@@ -84,7 +84,8 @@ class Job:
         for part in self.function.split("."):
             found = getattr(found, part, None)
         if callable(found):
-            return found  # type: ignore[no-any-return]
+            function: Callable[[dict[str, Any]], Any] = found
+            return function
         where = getattr(sys.modules[self.module], "__file__", None) or "its package"
         raise Failure("spawn_failed", f"{name}: {where} has no function {self.function!r}") from None
 

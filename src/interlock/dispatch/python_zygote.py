@@ -161,6 +161,7 @@ def main() -> None:
     sys.path[0:0] = sys.argv[2:]
     sys.argv[1:] = []
     for stream in (sys.stdout, sys.stderr):
+        # text files, since nothing has replaced them here
         stream.reconfigure(line_buffering=True, write_through=False, errors="backslashreplace")  # type: ignore[union-attr]
     gc.freeze()
     Zygote(control, program).serve()

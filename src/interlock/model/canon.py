@@ -29,20 +29,20 @@ class NotJsonError(ValueError):
     """The text or value is not JSON by interlock's rules; the message says which rule."""
 
 
-def _plain(value: object, depth: int) -> bool:
+def _plain(value: Any, depth: int) -> bool:  # noqa: ANN401 - any JSON value
     """Tell whether msgspec's sorted encoding equals RFC 8785 for `value`; raise if it is not JSON at all."""
     kind = type(value)
     if kind is str or kind is int or kind is bool or value is None:
         return True
     if kind is float:
-        return _plain_float(value)  # type: ignore[arg-type]
+        return _plain_float(value)
     if depth >= MAX_DEPTH:
         raise NotJsonError(f"more than {MAX_DEPTH} levels of nesting")
     if kind is list or kind is tuple:
-        return all([type(entry) in _SIMPLE or _plain(entry, depth + 1) for entry in value])  # type: ignore[attr-defined]  # noqa: C419 - every entry must be checked
+        return all([type(entry) in _SIMPLE or _plain(entry, depth + 1) for entry in value])  # noqa: C419 - every entry must be checked
     if kind is dict:
         plain = True
-        for key, entry in value.items():  # type: ignore[attr-defined]
+        for key, entry in value.items():
             if type(key) is not str:
                 raise NotJsonError(f"an object key must be a string, not {type(key).__name__}")
             # UTF-16 order and code point order agree on ASCII

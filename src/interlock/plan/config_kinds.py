@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from msgspec import UNSET, UnsetType
 
@@ -53,7 +53,7 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip()) and "\0" not in value
 
 
-def _is_texts(value: object) -> bool:
+def _is_texts(value: object) -> TypeGuard[list[str]]:
     return isinstance(value, list) and all(isinstance(entry, str) and "\0" not in entry for entry in value)
 
 
@@ -63,7 +63,7 @@ def is_passable(name: str) -> bool:
 
 
 def _is_names(value: object) -> bool:
-    return _is_texts(value) and all(map(is_passable, value))  # type: ignore[call-overload]
+    return _is_texts(value) and all(map(is_passable, value))
 
 
 def _whole(least: int, most: int | None = None) -> Kind:

@@ -6,7 +6,7 @@ the same pass.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal, cast
 
 import msgspec
 from msgspec import UNSET
@@ -198,7 +198,7 @@ def _read_map(fields: f.Fields, draft: Draft) -> tuple[f.Fields | None, akm.Unit
     draft.map = MapDecl(
         over=over.ref if over is not None else Reference(text="", root="params", name=""),
         concurrency=None if concurrency is UNSET else concurrency,
-        reducer="collect" if reducer is UNSET else reducer,  # type: ignore[arg-type]
+        reducer="collect" if reducer is UNSET else cast("Literal['collect', 'vote', 'merge']", reducer),
     )
     unit_node = inner.node("unit")
     unit = akm.read_unit(fields.source, unit_node, "'map.unit'") if unit_node is not None else akm.Unit()

@@ -106,7 +106,7 @@ def drive_later(ms: int, hook: Hook | None = None) -> int:
 def shift_boot_clock(ms: int) -> None:
     """Move this process's boot clock."""
     true = SystemClock.boot_ms
-    SystemClock.boot_ms = lambda self: true(self) + ms  # type: ignore[method-assign]
+    SystemClock.boot_ms = lambda self: true(self) + ms  # type: ignore[method-assign]  # a clock that jumps is the point
 
 
 def wait(pid: int, *, stopped: bool = False) -> int | str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from interlock.dispatch.agents.base import Answer, Reply
 from interlock.dispatch.agents.faults import fault_of
 from interlock.model.events import Usage
@@ -13,14 +15,14 @@ _SAID_CHARS = 1_000
 def failed(reply: Reply, text: str, status: int | None = None, *, acted: bool = True, **known: object) -> Answer:
     """Return the failure that an error text reports; one that says nothing known is `llm_bad_response`."""
     fault = fault_of(text, reply.now_ms, status)
-    return Answer(
+    answer = Answer(
         reason=fault.reason if fault else Reason.LLM_BAD_RESPONSE,
         error=text or "the agent reported a failure without saying why",
         retry_after_ms=fault.retry_after_ms if fault else None,
         quota_until=fault.quota_until if fault else None,
         acted=acted,
-        **known,  # type: ignore[arg-type]  # fields of Answer, named by the caller
     )
+    return msgspec.structs.replace(answer, **known)
 
 
 def unfinished(
