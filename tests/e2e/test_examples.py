@@ -129,7 +129,8 @@ def test_a_task_is_implemented_until_its_tests_pass(agent: Agent, world: World) 
             "text": "Mended.",
             "times": 9,
         },
-        {"tool": write("def add(a, b):\n    return a - b\n"), "text": "Done.", "times": 9},
+        # of another length than what mends it: bytecode is told apart by size and second
+        {"tool": write("def add(a, b):\n    return a - 2 * b\n"), "text": "Done.", "times": 9},
     )
     said = world.call("run", "fix-until-green.md", "-p", "task=Write sums.add")
     assert world.artifact("implement") == "Mended.", said
