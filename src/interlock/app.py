@@ -127,9 +127,10 @@ class App:
         """Compile and resolve workflow files, and those below folders; save nothing. Errors and warnings by place."""
         from interlock.driver.compiling import load_workflow, workflow_files  # noqa: PLC0415 - heavy: YAML, CommonMark
 
-        found: list[Diagnostic] = []
+        # a child's faults come with it and with each of its callers
+        found: set[Diagnostic] = set()
         for path in workflow_files(paths):
-            found.extend(load_workflow(path, self.project, self.config)[1])
+            found.update(load_workflow(path, self.project, self.config)[1])
         return sorted(found)
 
     def preview(self, target: str | Path, params: ParamsInput = NO_PARAMS) -> Preview:

@@ -25,3 +25,19 @@ def test_what_was_found_when_the_journal_was_opened_is_told_by_the_run(
         f"{tmp_path}/.interlock/journal.db lies on a network file system (nfs4): the journal uses a rollback journal "
         "instead of WAL"
     )
+
+
+def test_a_childs_fault_is_told_once_when_its_folder_is_linted(tmp_path: Path) -> None:
+    flows = tmp_path / "flows"
+    flows.mkdir()
+    caller = "---\nsteps:\n  - { id: a, uses: ./child.md }\n---\n"
+    for name in ("one.md", "two.md"):
+        (flows / name).write_text(caller, encoding="utf-8")
+    (flows / "child.md").write_text("---\nsteps:\n  - { id: a, run: 'true', env: [x] }\n---\n", encoding="utf-8")
+    with interlock.open(tmp_path) as app:
+        found = app.lint([flows])
+    assert [(Path(d.file).name, d.code) for d in found] == [
+        ("child.md", "unknown-env"),
+        ("one.md", "not-supported-yet"),
+        ("two.md", "not-supported-yet"),
+    ]

@@ -285,3 +285,39 @@ def test_what_cannot_be_read_is_a_diagnostic(paths: ProjectPaths) -> None:
     plan, (found,) = load_workflow(paths.root / "flow.md", paths, Config())
     assert plan is None
     assert "UTF-8" in found.message
+
+
+def test_a_child_workflow_is_read_beside_its_caller_and_known_by_its_real_path(
+    paths: ProjectPaths, sources: FileSources
+) -> None:
+    flows = paths.root / "flows"
+    (flows / "deep").mkdir()
+    (flows / "deep" / "child.md").write_bytes(b"text")
+    (flows / "deep" / "run.sh").write_bytes(b"")
+    (flows / "link.md").symlink_to("deep/child.md")
+    found = sources.workflow("./link.md")
+    assert not isinstance(found, Missing)
+    assert (found.content, found.real) == (b"text", str(flows / "deep" / "child.md"))
+    assert found.file == str(flows / "link.md")
+    straight = sources.workflow("./deep/child.md")
+    assert not isinstance(straight, Missing)
+    assert straight.real == found.real == found.sources.real()
+    script = straight.sources.script("./run.sh")
+    assert not isinstance(script, Missing)
+    assert script.path == "flows/deep/run.sh"
+
+
+def test_a_child_workflow_that_cannot_be_read_is_told_why(paths: ProjectPaths, sources: FileSources) -> None:
+    flows = paths.root / "flows"
+    hint = f"the path is relative to {flows}"
+    assert sources.workflow("./gone.md") == Missing(reason="does not exist", hint=hint)
+    (flows / "folder.md").mkdir()
+    assert sources.workflow("./folder.md") == Missing(reason="is not a file", hint="name one workflow")
+    (flows / "loop.md").symlink_to("loop.md")
+    looped = sources.workflow("./loop.md")
+    assert isinstance(looped, Missing)
+    (flows / os.fsdecode(b"\xff.md")).write_bytes(b"")
+    (flows / "odd.md").symlink_to(os.fsdecode(b"\xff.md"))
+    assert sources.workflow("./odd.md") == Missing(
+        reason="has a path that is not UTF-8", hint="rename the file or folder"
+    )

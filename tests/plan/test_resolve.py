@@ -339,7 +339,8 @@ def test_a_probe_without_external_effects_is_warned_of() -> None:
     ],
 )
 def test_what_this_version_lacks_gets_one_error(steps: str, message: str, hint: str) -> None:
-    assert faults(steps) == [("not-supported-yet", 3, message, hint)]
+    workflows = {"child.md": "---\nsteps: [{ id: x, run: 'true' }]\n---\n"}
+    assert faults(steps, workflows=workflows) == [("not-supported-yet", 3, message, hint)]
 
 
 def test_a_merge_is_refused_together_with_its_worktrees() -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from interlock.driver.project import ProjectPaths
-from interlock.driver.sources import FileSources
+from interlock.driver.sources import MOST_WORKFLOW_BYTES, FileSources
 from interlock.errors import Diagnostic
 from interlock.model.plan import Plan
 from interlock.model.workflow import Place
@@ -16,9 +15,6 @@ from interlock.plan.compile import compile_workflow
 from interlock.plan.config import Config
 from interlock.plan.diagnose import Source, did_you_mean
 from interlock.plan.resolve import resolve
-
-_MOST_BYTES: Final = 1_048_576 + 1
-"""One more than a workflow may have, so that the compiler sees that it is too large."""
 
 
 def load_workflow(path: Path, project: ProjectPaths, config: Config) -> tuple[Plan | None, tuple[Diagnostic, ...]]:
@@ -53,7 +49,7 @@ def _read(path: Path) -> bytes | Source:
             source.error(start, "not-a-file", "this is a folder, not a workflow", "name a Markdown file in it")
             return source
         with path.open("rb") as stream:
-            return stream.read(_MOST_BYTES)
+            return stream.read(MOST_WORKFLOW_BYTES)
     except FileNotFoundError:
         source.error(start, "no-such-file", "there is no such file", _near(path))
     except (OSError, ValueError) as error:

@@ -20,9 +20,11 @@ from interlock.driver.modules import find_modules
 from interlock.driver.project import ProjectPaths, read_project_id
 from interlock.model.canon import sha256
 from interlock.model.plan import Project, Shell
-from interlock.plan.sources import Missing, ModuleFile, ScriptFile
+from interlock.plan.sources import Missing, ModuleFile, ScriptFile, WorkflowFile
 
 MAX_SCRIPT_BYTES: Final = 4 * 1_048_576
+MOST_WORKFLOW_BYTES: Final = 1_048_576 + 1
+"""One more than a workflow may have, so that the compiler sees that it is too large."""
 _GIT_TIMEOUT_S: Final = 20
 _GIT_ELSEWHERE: Final = frozenset(
     {
@@ -46,6 +48,7 @@ class FileSources:
     """`plan.sources.Sources` over files, PATH, git and the target interpreter."""
 
     def __init__(self, workflow: Path, paths: ProjectPaths) -> None:
+        self._named = workflow
         self._workflow = Path(os.path.abspath(workflow))  # noqa: PTH100 - the name as the user sees it, links and all
         self._folder = self._workflow.parent
         self._root = paths.root
@@ -65,6 +68,25 @@ class FileSources:
             id=read_project_id(self._paths),
             commit=git_commit(self._root),
         )
+
+    def real(self) -> str:
+        """The workflow file, links followed."""
+        return str(self._workflow.resolve())
+
+    def workflow(self, path: str) -> WorkflowFile | Missing:
+        """Read a child workflow; `path` is relative to the workflow file."""
+        try:
+            named = self._named.parent / Path(path).expanduser()
+            real = named.resolve()
+            if not stat.S_ISREG(real.stat().st_mode):
+                return Missing(reason="is not a file", hint="name one workflow")
+            if os.fsencode(real) != str(real).encode("utf-8", "replace"):
+                return Missing(reason="has a path that is not UTF-8", hint="rename the file or folder")
+            with real.open("rb") as stream:
+                content = stream.read(MOST_WORKFLOW_BYTES)
+        except (OSError, ValueError, RuntimeError) as error:
+            return _unreadable(error, self._folder)
+        return WorkflowFile(file=str(named), real=str(real), content=content, sources=FileSources(named, self._paths))
 
     def script(self, path: str) -> ScriptFile | Missing:
         """Read a script; `path` is relative to the workflow file."""

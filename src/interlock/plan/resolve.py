@@ -12,7 +12,8 @@ from msgspec import UNSET
 
 from interlock.errors import Diagnostic
 from interlock.model.plan import FORMAT, Command, EnvGroup, Gate, Map, Plan, PythonFunction, Step, Target
-from interlock.model.workflow import Place, PromptDecl, StepDecl, Workflow
+from interlock.model.workflow import Place, PromptDecl, StepDecl, UsesDecl, Workflow
+from interlock.plan.children import Children
 from interlock.plan.config import DEFAULT_TIMEOUT_MS, Config
 from interlock.plan.diagnose import Source, shown, suggest
 from interlock.plan.freeze import limit_faults
@@ -31,8 +32,16 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
 
 def resolve(workflow: Workflow, config: Config, sources: Sources) -> Resolved:
     """Read what the workflow names and lay the configuration under it."""
+    children = Children(workflow.file, sources)
+    own = _resolve(workflow, config, sources, children)
+    found = tuple(sorted({*own.diagnostics, *children.diagnostics}))
+    failed = any(diagnostic.severity == "error" for diagnostic in found)
+    return Resolved(plan=None if failed else own.plan, diagnostics=found)
+
+
+def _resolve(workflow: Workflow, config: Config, sources: Sources, children: Children) -> Resolved:
     source = Source(workflow.file, workflow.lines)
-    resolver = _Resolver(workflow, config, sources, source)
+    resolver = _Resolver(workflow, config, sources, source, children)
     steps = tuple(resolver.step(decl) for decl in workflow.steps)
     plan = None if source.failed else resolver.plan(steps)
     for code, message, hint in limit_faults(plan) if plan else ():
@@ -43,11 +52,14 @@ def resolve(workflow: Workflow, config: Config, sources: Sources) -> Resolved:
 class _Resolver:
     """One pass over one workflow. Methods report what is wrong and return what they can."""
 
-    def __init__(self, workflow: Workflow, config: Config, sources: Sources, source: Source) -> None:
+    def __init__(
+        self, workflow: Workflow, config: Config, sources: Sources, source: Source, children: Children
+    ) -> None:
         self.workflow = workflow
         self.config = config
         self.sources = sources
         self.source = source
+        self.children = children
         self.groups: dict[str, EnvGroup] = {}
         self.folders: dict[str, str | Missing] = {}
         self.targets = TargetResolver(workflow, config, sources, source)
@@ -106,7 +118,14 @@ class _Resolver:
     def target(self, decl: StepDecl) -> Target | None:
         if isinstance(decl.target, PromptDecl):
             return self.prompts.prompt(decl, decl.target)
+        if isinstance(decl.target, UsesDecl) and decl.target.kind == "workflow":
+            # it is checked whole, though it can't run yet: `report_unsupported` has said so
+            self.children.check(decl, decl.target, self.sources, self.source, self.child)
         return self.targets.target(decl)
+
+    def child(self, workflow: Workflow, sources: Sources) -> tuple[Diagnostic, ...]:
+        """Resolve a child workflow under the same configuration; return what is wrong with it."""
+        return _resolve(workflow, self.config, sources, self.children).diagnostics
 
     def timeouts(self, decl: StepDecl) -> tuple[int | None, int | None]:
         """Return the step's timeouts with the configuration's and the built-in ones under them."""

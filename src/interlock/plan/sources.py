@@ -37,6 +37,18 @@ class ModuleFile(msgspec.Struct, frozen=True, kw_only=True):
     text: bytes | None = None
 
 
+class WorkflowFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A child workflow as it lies on disk.
+
+    `file` is its name in diagnostics, `real` its path with all links followed, `sources` the world around it.
+    """
+
+    file: str
+    real: str
+    content: bytes
+    sources: Sources
+
+
 class Sources(Protocol):
     """The world around one workflow file."""
 
@@ -46,6 +58,14 @@ class Sources(Protocol):
 
     def project(self) -> Project:
         """Identity of the project's root and its git commit."""
+        ...
+
+    def real(self) -> str:
+        """The workflow file's own path with all links followed: what tells one file from another."""
+        ...
+
+    def workflow(self, path: str) -> WorkflowFile | Missing:
+        """Read a child workflow; `path` is relative to the workflow file."""
         ...
 
     def script(self, path: str) -> ScriptFile | Missing:

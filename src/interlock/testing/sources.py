@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 
 from interlock.model.canon import sha256
 from interlock.model.plan import Project, Shell
-from interlock.plan.sources import Missing, ModuleFile, ScriptFile
+from interlock.plan.sources import Missing, ModuleFile, ScriptFile, WorkflowFile
 
 BASH = Shell(name="bash", argv=("/bin/bash", "-euo", "pipefail", "-c"))
 SH = Shell(name="sh", argv=("/bin/sh", "-eu", "-c"))
@@ -19,6 +20,7 @@ class FakeSources:
         self,
         *,
         scripts: Mapping[str, bytes] | None = None,
+        workflows: Mapping[str, str] | None = None,
         modules: Mapping[str, bytes] | None = None,
         folders: Iterable[str] = (".",),
         programs: Iterable[str] | None = None,
@@ -27,6 +29,8 @@ class FakeSources:
     ) -> None:
         self.asked: list[str] = []
         self._scripts = dict(scripts or {})
+        self._workflows = dict(workflows or {})
+        self._real = "flow.md"
         self._modules = dict(modules or {})
         self._folders = set(folders)
         self._programs = None if programs is None else set(programs)
@@ -40,6 +44,20 @@ class FakeSources:
     def project(self) -> Project:
         """A project that does not exist."""
         return Project(root="/project", device=1, inode=2, id="0" * 32, commit="c" * 40)
+
+    def real(self) -> str:
+        """The workflow file."""
+        return self._real
+
+    def workflow(self, path: str) -> WorkflowFile | Missing:
+        """Give the workflow of that name, in a world like this one."""
+        name = path.removeprefix("./")
+        self.asked.append(f"workflow {name}")
+        if name not in self._workflows:
+            return Missing(reason="does not exist", hint="the path is relative to /project")
+        beside = copy.copy(self)
+        beside._real = name  # noqa: SLF001 - a copy of its own kind
+        return WorkflowFile(file=name, real=name, content=self._workflows[name].encode(), sources=beside)
 
     def script(self, path: str) -> ScriptFile | Missing:
         """Give the script of that path."""
