@@ -11,7 +11,7 @@ import click
 from interlock.cli.options import example, json_option
 
 _MATRIX: Final = "interlock.testing.kill_matrix"
-_QUICK_EVERY: Final = 10
+_QUICK_EVERY: Final = 9
 
 
 @click.command(epilog=example("interlock selftest", "interlock selftest --kill-matrix"))
