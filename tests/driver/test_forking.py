@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.store.rebuild import compare
 
@@ -18,7 +19,7 @@ import interlock
 from interlock.app import App
 from interlock.driver.forking import ForkOrder
 from interlock.driver.params import ParamsInput
-from interlock.errors import StoreError, UsageError
+from interlock.errors import UsageError
 
 AGENT = """#!/bin/sh
 prompt=$(cat)
@@ -298,10 +299,9 @@ def test_a_run_that_an_unfinished_fork_needs_is_kept(world: World) -> None:
         old = app.run_file(path).run_id
         app.abandon(old)
         fork = app.fork(ForkOrder(run=old)).run_id
+        assert app.store.run(fork).state == "blocked"
         time.sleep(0.002)
         assert app.gc(older_than_ms=0).runs == ()
-        with pytest.raises(StoreError, match=f"needed by its fork {fork}"):
-            app._open().delete_run(old)
         app.abandon(fork)
         assert old in app.gc(older_than_ms=-1000).runs
 
@@ -337,3 +337,30 @@ def test_a_fork_whose_driver_is_killed_goes_on_with_what_it_took_over(world: Wor
         assert ran.read_text(encoding="utf-8") == "z\n"
         assert [reused for _, reused in census(app, fork)] == [1, 1, 0]
         compare(app.store, fork)
+
+
+def test_the_command_line_forks_and_explains_and_shows_where_units_come_from(world: World) -> None:
+    path = world.write(THREE)
+    with interlock.open(world.root) as app:
+        old = app.run_file(path).run_id
+    path.write_text(path.read_text(encoding="utf-8").replace("third", "mended"), encoding="utf-8")
+    world.calls()
+
+    def told(*arguments: str) -> str:
+        command = [sys.executable, "-m", "interlock", *arguments]
+        done = subprocess.run(command, cwd=world.root, capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout
+
+    explained = msgspec.json.decode(told("fork", "last", "--explain", "--json"))
+    assert [step["action"] for step in explained["steps"]] == ["reuse", "reuse", "run"]
+    assert explained["steps"][2]["units"][0]["changed"] == ["prompt"]
+    assert (explained["reused"], explained["to_run"]) == (2, 1)
+    assert "three:solo: run (changed: prompt)" in told("fork", "last", "--explain")
+    assert world.calls() == []
+    last = msgspec.json.decode(told("fork", "last", "--json").splitlines()[-1])
+    assert world.calls() == ["mended"]
+    assert (last["run"]["forked_from"], last["census"]["reused"]) == (old, 2)
+    assert f"a fork of {old}, 2 of its units reused" in told("status", "last")
+    units = msgspec.json.decode(told("units", "last", "--json"))
+    assert [unit["reused"] for unit in units] == [[old, "one:solo", 1], [old, "two:solo", 1], None]
+    assert f"(from {old})" in told("units", "last")

@@ -6,6 +6,7 @@ INSERT INTO unit (run_seq, step, ordinal, state, kind, counted, round, loop, idx
 VALUES (?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: take_over_unit
+-- In the transaction in which it was inserted: nobody else ever saw it pending.
 UPDATE unit SET state = ?, reason = ?, verdict = ?, result = ?, reused = ?, ended_at = ?
 WHERE run_seq = ? AND step = ? AND ordinal = ? AND state = 'pending'
 
