@@ -7,7 +7,6 @@ InterlockError with a next step; none prints.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -20,13 +19,14 @@ from interlock.dispatch.leftovers import end_leftovers
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import VARIABLE, Marker
 from interlock.dispatch.secrets import EnvResolver
-from interlock.driver.asking import amend, ask, raising, user
+from interlock.driver.asking import amend, ask, raising, result_payload, user
 from interlock.driver.birth import new_run, new_run_id
 from interlock.driver.clock import SystemClock
 from interlock.driver.configuration import require_config
 from interlock.driver.drive import World, drive
 from interlock.driver.engines import key_names, settings_of
 from interlock.driver.executor import Executor
+from interlock.driver.forking import Draft, Explained, ForkOrder, draft, explain, new_fork
 from interlock.driver.lease import Host, claimable, fresh
 from interlock.driver.load import restore, run_info
 from interlock.driver.local import LocalExecutor
@@ -34,9 +34,9 @@ from interlock.driver.loop import Observer, Opening
 from interlock.driver.openings import accept_modules, first_notices
 from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
 from interlock.driver.project import ProjectPaths, find_project, open_state, project_at, read_project_id
-from interlock.driver.result import INTERRUPTED, Result, result_of
+from interlock.driver.result import Result, not_twice, result_of
 from interlock.driver.signals import interrupting
-from interlock.driver.waiting import slept_until
+from interlock.driver.waiting import waited
 from interlock.errors import Diagnostic, InterlockError, LeaseHeldError, UsageError, WorkflowError
 from interlock.model import canon
 from interlock.model import events as ev
@@ -184,13 +184,33 @@ class App:
             plan = msgspec.structs.replace(plan, project=project)
         running = self._running(plan.source) if if_running else None
         if running is not None:
-            return self._not_twice(running, if_running)
+            return not_twice(run_info(store.run(running)), if_running)
         run_id = new_run_id(self._clock.wall_ms())
         lease = fresh(run_id, 1, self._host(), self._clock)
         created = store.create_run(new_run(plan, run_id, params_json, self._clock.wall_ms(), key), lease)
         if created != run_id:
             return self._keyed(created, timeout_s, on_event)
         return self._drive(run_id, [first_notices(store.notice)], timeout_s, on_event, lease=lease)
+
+    def fork(
+        self,
+        order: ForkOrder,
+        *,
+        timeout_s: float | None = None,
+        on_event: Observer | None = None,
+        on_warning: Callable[[Diagnostic], None] | None = None,
+    ) -> Result:
+        """Start a new run from an old one: what it completed on the same input is taken over, the rest runs."""
+        made = self._draft(order, on_warning)
+        store, at = self._open(), self._clock.wall_ms()
+        run_id = new_run_id(at)
+        lease = fresh(run_id, 1, self._host(), self._clock)
+        store.create_run(new_fork(made, run_id, at), lease)
+        return self._drive(run_id, [first_notices(store.notice)], timeout_s, on_event, lease=lease)
+
+    def explain_fork(self, order: ForkOrder) -> Explained:
+        """Say what `fork` would reuse and run, why, and what is at stake. Writes nothing and starts nothing."""
+        return explain(self.store, self._draft(order, None), self._clock.wall_ms())
 
     def run_id(
         self, run_id: str, *, wait: bool = False, timeout_s: float | None = None, on_event: Observer | None = None
@@ -199,18 +219,14 @@ class App:
 
         `wait` sleeps until a waiting run is due, and goes on; `timeout_s` holds for all of it together.
         """
-        until = None if timeout_s is None else time.monotonic() + timeout_s
-        result = self._drive(run_id, [reopen.go_on], timeout_s, on_event)
-        while wait and result.state == RunState.WAITING and result.exit_code != INTERRUPTED:
-            now, due = self._clock.wall_ms(), self.store.run(run_id).wait_until or 0
-            end = due if until is None else min(due, now + int((until - time.monotonic()) * 1000))
-            if not slept_until(end, self._clock):
-                return msgspec.structs.replace(result, exit_code=INTERRUPTED)
-            if end < due:
-                return result
-            left_s = None if until is None else max(0.0, until - time.monotonic())
-            result = self._drive(run_id, [reopen.go_on], left_s, on_event)
-        return result
+
+        def go_on(left_s: float | None) -> Result:
+            return self._drive(run_id, [reopen.go_on], left_s, on_event)
+
+        def due() -> int:
+            return self.store.run(run_id).wait_until or 0
+
+        return waited(go_on, due, self._clock, timeout_s) if wait else go_on(timeout_s)
 
     def resume(
         self,
@@ -250,14 +266,7 @@ class App:
 
     def resolve(self, run_id: str, unit_id: str, *, done: bool, result_json: str | None = None) -> Result:
         """Answer for a unit whose outside effect is unknown: done (with its result), or to be run again."""
-        payload: dict[str, Any] = {"unit": unit_id, "done": done}
-        if result_json is not None:
-            try:
-                payload["result"] = canon.loads(result_json)
-            except canon.NotJsonError as error:
-                raise UsageError(
-                    "result-not-json", f"--result is not JSON: {error}", "quote it: --result '\"text\"'"
-                ) from error
+        payload = {"unit": unit_id, "done": done, **result_payload(result_json)}
         return self._ask(run_id, "resolve", payload)
 
     def approve(self, run_id: str, target: str | None = None, *, note: str = "", override: bool = False) -> Result:
@@ -282,8 +291,10 @@ class App:
 
     # below the verbs
 
-    def _ask(self, run_id: str, kind: RequestKind, payload: dict[str, Any]) -> Result:
+    def _draft(self, order: ForkOrder, on_warning: Callable[[Diagnostic], None] | None) -> Draft:
+        return draft(order, self.store, self.project.root, lambda path: self._compile(path, on_warning), self._params)
 
+    def _ask(self, run_id: str, kind: RequestKind, payload: dict[str, Any]) -> Result:
         return result_of(ask(self._world(), run_id, kind, payload, user()))
 
     def _open(self) -> Store:
@@ -314,16 +325,6 @@ class App:
             if self.driven(row.id):
                 return row.id
         return None
-
-    def _not_twice(self, run_id: str, if_running: str | None) -> Result:
-        if if_running == "skip":
-            info = run_info(self.store.run(run_id))
-            return msgspec.structs.replace(result_of(info), exit_code=0, detail=f"skipped: run {run_id} is under way")
-        raise LeaseHeldError(
-            "already-running",
-            f"run {run_id} of this workflow is under way",
-            f"watch it: interlock events {run_id} --follow",
-        )
 
     def _keyed(self, run_id: str, timeout_s: float | None, on_event: Observer | None) -> Result:
         info = run_info(self.store.run(run_id))

@@ -58,6 +58,7 @@ def test_a_run_object_has_exactly_the_contract_s_keys(rows: Any) -> None:
         "outcome": "ok",
         "reason": None,
         "parent": None,
+        "forked_from": None,
         "lease": {
             "holder": "h",
             "pid": 42,
@@ -153,6 +154,7 @@ def test_a_unit_object_has_exactly_the_contract_s_keys(rows: Any) -> None:
         "cost_usd",
         "session",
         "worktree",
+        "reused",
         "started_at",
         "ended_at",
     ]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from tests.store.conformance_attempts import AttemptsSuite
+from tests.store.conformance_forks import ForksSuite
 from tests.store.conformance_gates import GatesSuite
 from tests.store.conformance_prompts import PromptsSuite
 from tests.store.conformance_runs import RunsSuite
 from tests.store.conformance_steps import StepsSuite
 
 
-class Conformance(RunsSuite, AttemptsSuite, StepsSuite, GatesSuite, PromptsSuite):
+class Conformance(RunsSuite, AttemptsSuite, StepsSuite, GatesSuite, PromptsSuite, ForksSuite):
     """All of it."""

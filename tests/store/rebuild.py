@@ -79,8 +79,11 @@ class Rows:
         for ordinal, id_, index, input_hash, subject, *session in data["units"]:
             born = {"step": event.step, "ordinal": ordinal, "id": id_, "index": index, "subject": subject}
             state = {"kind": kind, "round": round_, "loop": loop, "state": "pending", "attempt": 0}
-            state.update(retries=0, asks=0, session=session[0] if session else None)
-            fresh.append({**blank, **born, **state, "input_hash": input_hash})
+            state.update(retries=0, asks=0, session=session[0] if session else None, reused=None)
+            if len(session) > 1:
+                origin, ended, reason, verdict, _ = session[1]
+                state.update(state=ended, reused=origin, reason=reason, verdict=verdict, ended_at=event.at)
+            fresh.append({**blank, **born, "input_hash": input_hash, **state})
         for unit in fresh:
             self.units[unit["step"], unit["ordinal"]] = unit
 

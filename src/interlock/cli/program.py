@@ -21,6 +21,7 @@ from interlock.version import __version__
 COMMANDS: Final[dict[str, str]] = {
     "run": "Start a workflow, or continue a run.",
     "resume": "Reopen a failed or abandoned run and drive on.",
+    "fork": "Start a new run that takes over what an old one did.",
     "status": "Show where a run stands and what to do next.",
     "list": "List runs, newest first.",
     "units": "List the units of a run.",

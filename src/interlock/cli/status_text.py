@@ -43,6 +43,8 @@ def show_status(
     _field("driver", _driver(rows.lease, run, live=live))
     if view["run"]["params"]:
         _field("params", ", ".join(f"{name}={compact(given)}" for name, given in view["run"]["params"].items()))
+    if run.forked_from is not None:
+        _field("from", f"a fork of {run.forked_from}, {view['census']['reused']:,} of its units reused")
     _field("units", census_text(view["census"]))
     used = view_usage_text(view["usage"])
     if used:

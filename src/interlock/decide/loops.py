@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from interlock.decide.now import Now
+from interlock.decide.reuse import taken_over
 from interlock.decide.work import base_hash, base_id, input_hash, shared
 from interlock.model import events as ev
 from interlock.model.plan import Step as PlanStep
@@ -26,6 +27,7 @@ def next_loop(
         _unit(step, unit, start + n, said, input_hash(bases[said], unit.item), spec)
         for n, (unit, said) in enumerate(rejected)
     )
+    units = taken_over(snap, spec, units)
     return ev.StepStarted(at=now.at, step=step.index, round=step.round, loop=step.loop + 1, units=units)
 
 

@@ -17,6 +17,7 @@ from interlock.decide.now import Now
 from interlock.decide.promote import gating, promote
 from interlock.decide.quota import go_on, park_run, park_steps, parked_for, parked_steps
 from interlock.decide.reduce import Broken
+from interlock.decide.reuse import taken_over
 from interlock.decide.route import Ready, choose, readiness
 from interlock.decide.schedule import Room, in_backoff, run_room, startable
 from interlock.decide.upcoming import next_kind
@@ -84,7 +85,7 @@ def _begin(snap: Snapshot, spec: PlanStep, step: Step, now: Now) -> list[Action]
         units = work_units(snap, spec)
     except UnresolvedError as error:
         return [fail(step, now, Broken("dispatch_error", str(error)))]
-    return [ev.StepStarted(at=now.at, step=step.index, round=step.round, loop=1, units=units)]
+    return [ev.StepStarted(at=now.at, step=step.index, round=step.round, loop=1, units=taken_over(snap, spec, units))]
 
 
 def _running(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: Room) -> list[Action]:

@@ -10,7 +10,7 @@ from interlock.decide.reopen import ASKED_AGAIN
 from interlock.decide.values import UnresolvedError
 from interlock.decide.work import work_units
 from interlock.model.plan import Step as PlanStep
-from interlock.model.run import Snapshot, Step
+from interlock.model.run import Snapshot, Step, Unit
 from interlock.model.states import StepState, UnitState
 
 
@@ -50,7 +50,7 @@ def _step(snap: Snapshot, spec: PlanStep, step: Step) -> StepPlan:
 
 
 def _begun(spec: PlanStep, step: Step) -> StepPlan:
-    units = tuple(_unit(unit.id, unit.state, unit.attempt, unit.reason) for unit in step.work)
+    units = tuple(_unit(unit) for unit in step.work)
     if step.state is StepState.COMPLETED:
         return StepPlan(id=spec.id, action="reuse", why="completed", units=units)
     if step.state is StepState.BLOCKED:
@@ -59,9 +59,12 @@ def _begun(spec: PlanStep, step: Step) -> StepPlan:
     return StepPlan(id=spec.id, action="run", why=f"was {step.state}", units=units)
 
 
-def _unit(unit_id: str, state: UnitState, attempt: int, reason: str | None) -> UnitPlan:
+def _unit(unit: Unit) -> UnitPlan:
+    unit_id, state, attempt, reason = unit.id, unit.state, unit.attempt, unit.reason
     if state is UnitState.COMPLETED:
-        return UnitPlan(id=unit_id, action="reuse", why=f"completed in attempt {attempt}")
+        origin = unit.origin
+        done = f"completed in attempt {attempt}" if origin is None else f"taken over from run {origin.run}"
+        return UnitPlan(id=unit_id, action="reuse", why=done)
     if state is UnitState.UNKNOWN:
         return UnitPlan(id=unit_id, action="ask", why="its effect may or may not have happened")
     why = "never ran" if attempt == 0 else f"{state} after attempt {attempt}" + (f" ({reason})" if reason else "")

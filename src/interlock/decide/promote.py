@@ -12,6 +12,7 @@ from interlock.decide.endings import complete, fail, stop
 from interlock.decide.loops import next_loop
 from interlock.decide.now import Now
 from interlock.decide.reduce import Artifact, Broken, reduce_step
+from interlock.decide.reuse import judged_before
 from interlock.decide.schedule import Room, startable
 from interlock.decide.upcoming import next_kind
 from interlock.model import canon
@@ -52,7 +53,7 @@ def _act(snap: Snapshot, spec: PlanStep, step: Step, now: Now, made: Artifact) -
         return _rejected(snap, spec, step, now, judged)
     if snap.halted is not None:
         return stop(snap, step, now, "stopped")
-    return [_added(step, now, judged)]
+    return [_added(snap, spec, step, now, judged)]
 
 
 def _rejected(snap: Snapshot, spec: PlanStep, step: Step, now: Now, judged: gate.Rejected) -> list[Action]:
@@ -78,7 +79,7 @@ def _loop(snap: Snapshot, spec: PlanStep, step: Step, now: Now, feedback: dict[i
     return [next_loop(snap, spec, step, now, feedback)]
 
 
-def _added(step: Step, now: Now, asked: gate.Ask) -> ev.UnitsAdded:
+def _added(snap: Snapshot, spec: PlanStep, step: Step, now: Now, asked: gate.Ask) -> ev.UnitsAdded:
     return ev.UnitsAdded(
         at=now.at,
         step=step.index,
@@ -86,7 +87,7 @@ def _added(step: Step, now: Now, asked: gate.Ask) -> ev.UnitsAdded:
         round=step.round,
         loop=step.loop,
         state=StepState.GATING,
-        units=asked.units,
+        units=judged_before(snap, spec, asked.kind, asked.units),
     )
 
 

@@ -73,19 +73,29 @@ def _unit(spec: PlanStep, base: bytes, seen: dict[str, int], index: int, item: o
 
 def base_hash(plan: Plan, spec: PlanStep, context: Shared, feedback: bytes | None = None) -> bytes:
     """Hash what all units of the step share."""
-    shape = {
+    shape = shape_of(plan, spec, feedback)
+    parts = (canon.dumps(shape), context.params_json, context.inputs_json)
+    return hashlib.sha256(b"\0".join(parts)).digest()
+
+
+def shape_of(plan: Plan, spec: PlanStep, feedback: bytes | None) -> dict[str, Any]:
+    """Return what shapes the step's dispatches but for params, inputs and items, by name.
+
+    A model API sees neither commit nor directory, so to its answers they are nothing.
+    """
+    engine = _engine(plan, spec)
+    local = engine is None or engine["kind"] != "llm"
+    return {
         "target": msgspec.to_builtins(spec.target),
-        "engine": _engine(plan, spec),
+        "engine": engine,
         "shell": msgspec.to_builtins(plan.shell),
         "schema": spec.unit_schema_json,
         "env": list(spec.env),
-        "cwd": spec.cwd,
-        "commit": plan.project.commit,
-        "root": plan.project.root,
+        "cwd": spec.cwd if local else None,
+        "commit": plan.project.commit if local else None,
+        "root": plan.project.root if local else None,
         "feedback": None if feedback is None else feedback.decode(),
     }
-    parts = (canon.dumps(shape), context.params_json, context.inputs_json)
-    return hashlib.sha256(b"\0".join(parts)).digest()
 
 
 def _engine(plan: Plan, spec: PlanStep) -> dict[str, Any] | None:

@@ -85,3 +85,15 @@ def user() -> str:
     with suppress(KeyError):
         return pwd.getpwuid(os.getuid()).pw_name
     return str(os.getuid())
+
+
+def result_payload(result_json: str | None) -> dict[str, Any]:
+    """Read the result that a person gives for a unit; nothing where none was given."""
+    if result_json is None:
+        return {}
+    try:
+        return {"result": canon.loads(result_json)}
+    except canon.NotJsonError as error:
+        raise UsageError(
+            "result-not-json", f"--result is not JSON: {error}", "quote it: --result '\"text\"'"
+        ) from error

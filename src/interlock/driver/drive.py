@@ -12,6 +12,7 @@ from interlock.decide.now import Now
 from interlock.decide.reopen import close_lost, divergences
 from interlock.driver.clock import Clock
 from interlock.driver.executor import Executor
+from interlock.driver.forking import fork_openings
 from interlock.driver.lease import Host, acquire, held_error, renewed
 from interlock.driver.load import restore
 from interlock.driver.loop import Loop, Observer, Opening, Stop
@@ -83,6 +84,7 @@ def _drive(
         _prove(world, held)
         world.end_leftovers(lease.run_id, [row.process for row in loaded.open if row.process is not None], lease.holder)
     snap, recorded = restore(plan, loaded, store.units(lease.run_id))
+    taking = fork_openings(store, snap, loaded.run)
     with _closing(world.executor(plan, lease)) as executor:
         loop = Loop(
             snap=snap,
@@ -95,7 +97,7 @@ def _drive(
             timeout_ms=timeout_ms,
         )
         with world.guard(loop):
-            loop.drive([close_lost, _compare(recorded), *openings], settle_only=settle_only)
+            loop.drive([close_lost, _compare(recorded), *taking, *openings], settle_only=settle_only)
         held[0] = loop.lease
     if loop.error is not None:
         raise loop.error

@@ -16,9 +16,14 @@ _MOST_SAMPLES: Final = 2_000
 
 def estimate_of(plan: Plan, steps: Sequence[StepPlan], store: Store) -> Estimate:
     """Estimate what is still to run of a plan."""
-    seen = store.usage_history(_MOST_SAMPLES) if plan.engines else []
-    history = [Sample(one.engine, one.model, one.input_tokens, one.output_tokens, one.cost_usd) for one in seen]
+    history = history_of(plan, store)
     return estimate(plan, history, {step.id: _to_run(step) for step in steps if step.action in ("run", "ask")})
+
+
+def history_of(plan: Plan, store: Store) -> list[Sample]:
+    """Return what the latest calls of the project used; nothing for a plan that asks no engine."""
+    seen = store.usage_history(_MOST_SAMPLES) if plan.engines else []
+    return [Sample(one.engine, one.model, one.input_tokens, one.output_tokens, one.cost_usd) for one in seen]
 
 
 def _to_run(step: StepPlan) -> int | None:

@@ -17,11 +17,18 @@ class GcReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def collect(store: Store, project: ProjectPaths, before_ms: int, *, dry_run: bool) -> GcReport:
-    """Remove runs that ended before `before_ms`. A run that can still go on by itself stays."""
+    """Remove runs that ended before `before_ms`. A run that can still go on by itself stays.
+
+    So does one that an unfinished fork may take more from.
+    """
+    needed = {row.forked_from for row in store.runs() if RunState(row.state) not in RUN_ENDED}
     old = [
         row.id
         for row in store.runs()
-        if RunState(row.state) in RUN_ENDED and row.ended_at is not None and row.ended_at < before_ms
+        if RunState(row.state) in RUN_ENDED
+        and row.ended_at is not None
+        and row.ended_at < before_ms
+        and row.id not in needed
     ]
     if not dry_run:
         for run_id in old:

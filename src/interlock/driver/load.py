@@ -66,7 +66,7 @@ def _add(snap: Snapshot, step: Step, row: UnitRow) -> None:
     unit.attempt, unit.retries, unit.not_before = row.attempt, row.retries, row.not_before or 0
     unit.asks = row.asks
     unit.reason, unit.error, unit.result = row.reason, row.error, row.result
-    unit.verdict = row.verdict
+    unit.verdict, unit.origin = row.verdict, row.reused
     step.units.append(unit)
     if unit.state is UnitState.RUNNING:
         unit.dispatch = row.dispatch
@@ -116,7 +116,12 @@ def _halted(snap: Snapshot) -> int | None:
     stopping = [
         step
         for step in snap.steps
-        if step.state is StepState.FAILED or (step.first_failure is not None and snap.halts(step, step.first_failure))
+        if step.state is StepState.FAILED
+        or (
+            step.state is not StepState.COMPLETED
+            and step.first_failure is not None
+            and snap.halts(step, step.first_failure)
+        )
     ]
     own = [step for step in stopping if step.reason != "stopped"]
     return (own or stopping)[0].index if stopping else None

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from interlock.driver.loop import Stop
+from interlock.errors import LeaseHeldError
 from interlock.model.run import RunInfo
 from interlock.model.states import RunState
 
@@ -41,6 +42,17 @@ def result_of(run: RunInfo, stop: Stop | None = None) -> Result:
         exit_code=INTERRUPTED if stop is Stop.INTERRUPT else exit_code(run),
         reason=run.reason,
         detail=run.detail,
+    )
+
+
+def not_twice(run: RunInfo, if_running: str | None) -> Result:
+    """Answer who must not start a second run beside one under way: skipped, or LeaseHeldError."""
+    if if_running == "skip":
+        return msgspec.structs.replace(result_of(run), exit_code=OK, detail=f"skipped: run {run.id} is under way")
+    raise LeaseHeldError(
+        "already-running",
+        f"run {run.id} of this workflow is under way",
+        f"watch it: interlock events {run.id} --follow",
     )
 
 

@@ -7,10 +7,15 @@ suspended, or whose clock was set, is not waited for longer than it has to be.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from interlock.driver.clock import Clock
+from interlock.driver.result import INTERRUPTED, Result
 from interlock.driver.signals import stopping
+from interlock.model.states import RunState
 
 _LOOK_S: Final = 5.0
 
@@ -29,3 +34,20 @@ def slept_until(due_ms: int, clock: Clock) -> bool:
 def _stop() -> None:
     # time.sleep goes on after a signal whose handler returns
     raise KeyboardInterrupt
+
+
+def waited(
+    go_on: Callable[[float | None], Result], due: Callable[[], int], clock: Clock, timeout_s: float | None
+) -> Result:
+    """Go on with a run each time it is due, until it waits no more; `timeout_s` holds for all of it together."""
+    until = None if timeout_s is None else time.monotonic() + timeout_s
+    result = go_on(timeout_s)
+    while result.state == RunState.WAITING and result.exit_code != INTERRUPTED:
+        now, at = clock.wall_ms(), due()
+        end = at if until is None else min(at, now + int((until - time.monotonic()) * 1000))
+        if not slept_until(end, clock):
+            return msgspec.structs.replace(result, exit_code=INTERRUPTED)
+        if end < at:
+            return result
+        result = go_on(None if until is None else max(0.0, until - time.monotonic()))
+    return result

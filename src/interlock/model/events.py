@@ -57,6 +57,25 @@ class LogSpan(msgspec.Struct, frozen=True, array_like=True):
     length: int
 
 
+class Origin(msgspec.Struct, frozen=True, array_like=True):
+    """Where a unit of a fork was really done: run, unit id and attempt."""
+
+    run: str
+    unit: str
+    attempt: int
+
+
+class Reused(msgspec.Struct, frozen=True, array_like=True):
+    """How a unit that a fork takes over is born: ended, with what its origin left. No attempt, no budget."""
+
+    origin: Origin
+    state: UnitState = UnitState.COMPLETED
+    reason: str | None = None
+    verdict: Verdict | None = None
+    result: bytes | None = None
+    """Content."""
+
+
 class NewUnit(msgspec.Struct, frozen=True, array_like=True):
     """A unit to insert. `item` (content) is canonical JSON, `index` its position in the map's list."""
 
@@ -71,6 +90,8 @@ class NewUnit(msgspec.Struct, frozen=True, array_like=True):
     """Content: canonical JSON `{feedback, missing}` of the loop before, for loops from 2."""
     session: str | None = None
     """The agent session to go on in, where the step says `session: continue`."""
+    reused: Reused | None = None
+    """Taken over from another run: the unit is born ended."""
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ import msgspec
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.plan import Plan, Prompt
+from interlock.model.reuse import Reuse
 from interlock.model.states import RUN_ENDED, Reason, RunState, StepState, UnitState
 from interlock.model.unit import Step, Unit, move_unit
 
@@ -87,6 +88,8 @@ class Snapshot:
         """Index of the step whose final failure stops all new work."""
         self.open = list(range(len(self.steps)))
         """Indices of steps that have not ended, in plan order."""
+        self.reuse: Reuse | None = None
+        """Of a fork: what it may take over from the run that it was made from."""
 
     def apply(self, event: ev.Event) -> None:
         """Make the change that `event` names."""
@@ -152,8 +155,9 @@ def _units_added(snap: Snapshot, event: ev.UnitsAdded) -> None:
     step.units.extend(fresh)
     step.asked.extend(fresh)
     if event.kind != "approval":
-        step.ready.extend(fresh)
-        step.asking += len(fresh)
+        open_units = [unit for unit in fresh if unit.state is UnitState.PENDING]
+        step.ready.extend(open_units)
+        step.asking += len(open_units)
 
 
 def _reserved(snap: Snapshot, event: ev.AttemptReserved) -> None:

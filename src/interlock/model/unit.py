@@ -27,6 +27,7 @@ class Unit:
         "loop",
         "not_before",
         "ordinal",
+        "origin",
         "reason",
         "reserve_tokens",
         "result",
@@ -60,6 +61,12 @@ class Unit:
         self.session = new.session
         self.asks = 0
         self.reserve_tokens = 0
+        self.origin: ev.Origin | None = None
+        """Of a unit that was taken over: where it was done."""
+        if new.reused is not None:
+            self.origin = new.reused.origin
+            self.state, self.reason = new.reused.state, new.reused.reason
+            self.result, self.verdict = new.reused.result, new.reused.verdict
 
     def waits_until(self, at: int) -> bool:
         """Tell whether the unit is in backoff until exactly then."""

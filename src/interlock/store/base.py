@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from interlock.model.events import Answered, Event, LogSpan, Process, UnitKind, Usage, Verdict
+from interlock.model.events import Answered, Event, LogSpan, Origin, Process, UnitKind, Usage, Verdict
 from interlock.model.run import Lease
 
 RequestKind = Literal["abandon", "resolve", "raise", "approve", "reject", "loops"]
@@ -33,6 +33,8 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[NewStep, ...]
     key: str | None = None
     parent: str | None = None
+    forked_from: str | None = None
+    fork_step: int = 0
 
 
 class NewStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +62,8 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     ended_at: int | None
     driven_ms: int
+    forked_from: str | None = None
+    fork_step: int = 0
 
 
 class StepRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,6 +119,8 @@ class UnitRow(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     tokens: int | None = None
     cost_usd: float | None = None
+    reused: Origin | None = None
+    """Of a fork: where it was really done."""
 
 
 class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,6 +200,7 @@ class Census(msgspec.Struct, frozen=True, kw_only=True):
     step: int
     by_state: dict[str, int]
     by_reason: dict[str, int]
+    reused: int = 0
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
@@ -374,7 +381,7 @@ class Store(Protocol):
         ...
 
     def delete_run(self, run_id: str) -> None:
-        """Remove an ended run: rows, events and spool. Refused (`run-not-ended`) on one that may still go on.
+        """Remove an ended run: rows, events and spool. Refused (`run-not-ended`, `run-needed`) while it or a fork of it may still go on.
 
         Artifact files stay for `sweep_artifacts`, since runs share them; logs are the caller's.
         """

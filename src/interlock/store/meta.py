@@ -88,4 +88,7 @@ def unit_lists(units: tuple[ev.NewUnit, ...]) -> Iterator[str]:
 
 def _listed(new: ev.NewUnit) -> tuple[object, ...]:
     known = (new.ordinal, new.id, new.index, new.input_hash, new.subject)
+    if new.reused is not None:
+        ended = msgspec.structs.replace(new.reused, result=None)
+        return (*known, new.session, ended)
     return known if new.session is None else (*known, new.session)

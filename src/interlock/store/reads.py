@@ -189,7 +189,8 @@ class Reader:
     def census(self, run_id: str) -> list[Census]:
         """Counts per step, from an index alone."""
         with self._db.guard():
-            return rows.census(self._all("census", self._seq(run_id)))
+            seq = self._seq(run_id)
+            return rows.census(self._all("census", seq), self._all("reused", seq))
 
     def approvals(self, run_id: str) -> list[ApprovalRow]:
         """What people said, ordered by (step, unit)."""

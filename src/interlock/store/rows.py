@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from interlock.model.events import Answered, Usage
+from interlock.model.events import Answered, Origin, Usage
 from interlock.model.run import Lease
 from interlock.store.base import (
     ApprovalRow,
@@ -27,6 +27,7 @@ from interlock.store.base import (
 
 Tuple = tuple[Any, ...]
 Row = TypeVar("Row", bound=msgspec.Struct)
+_ORIGIN: Final = msgspec.json.Decoder(Origin)
 _ROUTE: Final = msgspec.json.Decoder(tuple[str, ...])
 
 
@@ -48,7 +49,8 @@ def step_row(row: Tuple) -> StepRow:
 
 def unit_row(row: Tuple) -> UnitRow:
     """A unit."""
-    return _checked(row, UnitRow)
+    *head, origin = row
+    return _checked((*head, None if origin is None else _ORIGIN.decode(origin)), UnitRow)
 
 
 def attempt_row(row: Tuple) -> AttemptRow:
@@ -109,13 +111,14 @@ def lease_columns(value: Lease) -> Tuple:
     return tuple(getattr(value, name) for name in Lease.__struct_fields__[1:])
 
 
-def census(rows: Iterable[Tuple]) -> list[Census]:
-    """Counts by (step, state, reason), gathered per step."""
+def census(rows: Iterable[Tuple], reused: Iterable[Tuple] = ()) -> list[Census]:
+    """Counts by (step, state, reason), gathered per step, with how many were taken over."""
+    taken: dict[int, int] = dict(reused)
     found: dict[int, Census] = {}
     for step, state, reason, count in rows:
         if not count:
             continue
-        entry = found.setdefault(step, Census(step=step, by_state={}, by_reason={}))
+        entry = found.setdefault(step, Census(step=step, by_state={}, by_reason={}, reused=taken.get(step, 0)))
         entry.by_state[state] = entry.by_state.get(state, 0) + count
         if state == "failed":
             entry.by_reason[reason] = entry.by_reason.get(reason, 0) + count

@@ -104,8 +104,9 @@ class SqliteStore(Reader):
                 known = self._one("keyed_run", new.key, new.plan_hash, params_hash)
                 if known is not None:
                     return str(known[0])
-            head = (new.id, new.workflow, new.key, new.parent, new.plan_hash, params_hash, new.params_json)
-            seq = raw.execute(self._queries["insert_run"], (*head, new.created_at)).lastrowid
+            head = (new.id, new.workflow, new.key, new.parent, new.forked_from, new.fork_step)
+            tail = (new.plan_hash, params_hash, new.params_json, new.created_at)
+            seq = raw.execute(self._queries["insert_run"], (*head, *tail)).lastrowid
             assert seq is not None  # noqa: S101 - an INSERT that did not raise has a row
             batch = Batch(raw, self._queries, seq, RunState.ACTIVE, last_event=0, careful=False)
             batch.one("insert_plan", seq, new.plan_json)
@@ -233,6 +234,13 @@ class SqliteStore(Reader):
                     f"run {run_id} is {state} and may still go on",
                     f"`interlock abandon {run_id}` ends it",
                 )
+            fork = self._one("unfinished_fork", run_id)
+            if fork is not None:
+                raise StoreError(
+                    "run-needed",
+                    f"run {run_id} is needed by its fork {fork[0]}, which has not ended",
+                    f"`interlock run {fork[0]}` goes on with it, `interlock abandon {fork[0]}` ends it",
+                )
             for query in _OF_A_RUN:
                 raw.execute(self._queries[query], (seq,))
         with translated(self._spool.path(run_id)):
@@ -251,6 +259,5 @@ def _is_own_end(event: Event) -> bool:
 
 def _birth(new: NewRun) -> str:
     steps = [(step.id, step.stages, step.each) for step in new.steps]
-    return to_json(
-        {"workflow": new.workflow, "plan_hash": new.plan_hash, "key": new.key, "parent": new.parent, "steps": steps}
-    )
+    names = {"workflow": new.workflow, "plan_hash": new.plan_hash, "key": new.key, "parent": new.parent}
+    return to_json({**names, "forked_from": new.forked_from, "fork_step": new.fork_step, "steps": steps})

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from interlock.model import events as ev
 from interlock.model.states import UNIT_ENDED, UNIT_MOVES, StepState, UnitState
 from interlock.store.batch import Batch, RuleError
-from interlock.store.meta import ENCODERS, TYPES, UNITS_LISTED, unit_lists
+from interlock.store.meta import ENCODERS, TYPES, UNITS_LISTED, to_json, unit_lists
 from interlock.store.write_steps import step_state, to_step_state
 
 
@@ -43,6 +43,7 @@ def add_units(batch: Batch, group: list[ev.UnitsAdded]) -> None:
 
 def _insert(batch: Batch, event: ev.StepStarted | ev.UnitsAdded, kind: str, counted: int) -> None:
     batch.many("insert_unit", _rows(batch.seq, event, kind, counted))
+    batch.many("take_over_unit", _taken(batch.seq, event))
     name = TYPES[type(event)]
     batch.log([(event.at, name, event.step, None, ENCODERS[type(event)](event))])
     for data in unit_lists(event.units):
@@ -69,6 +70,15 @@ def _rows(seq: int, event: ev.StepStarted | ev.UnitsAdded, kind: str, counted: i
             new.feedback,
             new.item,
         )
+
+
+def _taken(seq: int, event: ev.StepStarted | ev.UnitsAdded) -> Iterator[tuple[object, ...]]:
+    """Yield what a fork's units were born with; they have ended before anything could be dispatched."""
+    for new in event.units:
+        if new.reused is not None:
+            old = new.reused
+            ended = (old.state.value, old.reason, old.verdict, old.result, to_json(old.origin), event.at)
+            yield (*ended, seq, event.step, new.ordinal)
 
 
 def stop_units(batch: Batch, group: list[ev.UnitsStopped]) -> None:

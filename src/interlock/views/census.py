@@ -33,7 +33,7 @@ def step_census(step: StepRow, counted: Census | None, *, works: bool, run_ended
         "failed": failed,
         "skipped": skipped,
         "not_run": not_run + unreached,
-        "reused": 0,
+        "reused": counted.reused if counted else 0,
         "by_reason": {name: reasons[name] for name in sorted(reasons)},
     }
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from interlock.store.base import StepRow, UnitRow
 from interlock.views.values import rfc3339, value
 
@@ -25,6 +27,7 @@ def unit_view(unit: UnitRow, step_id: str) -> dict[str, Any]:
         "cost_usd": unit.cost_usd,
         "session": unit.session,
         "worktree": None,
+        "reused": None if unit.reused is None else msgspec.to_builtins(unit.reused),
         "started_at": rfc3339(unit.started_at),
         "ended_at": rfc3339(unit.ended_at),
     }

@@ -103,13 +103,16 @@ def _took(row: UnitRow) -> str:
 
 
 def _said(row: UnitRow) -> str:
+    if row.reused is not None and row.kind == "work":
+        result = (row.result or b"").decode("utf-8", "replace")
+        return clip(safe(f"(from {row.reused.run}) {result[:400]}"), 80)
     said = row.error or (row.result or b"").decode("utf-8", "replace")
     return clip(safe(said[:400]), 80)
 
 
 _FIRST: Final = (
     _Column("STATE", 24, _state),
-    _Column("TRY", 3, lambda row: str(row.attempt)),
+    _Column("TRY", 3, lambda row: "-" if row.reused else str(row.attempt)),
     _Column("TOOK", 10, _took),
 )
 _ENGINE: Final = (

@@ -1,8 +1,8 @@
 -- Queries on run, run_plan and lease.
 
 -- name: insert_run
-INSERT INTO run (id, workflow, state, key, parent, plan_hash, params_hash, params_json, created_at)
-VALUES (?, ?, 'active', ?, ?, ?, ?, ?, ?)
+INSERT INTO run (id, workflow, state, key, parent, forked_from, fork_step, plan_hash, params_hash, params_json, created_at)
+VALUES (?, ?, 'active', ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: insert_plan
 INSERT INTO run_plan (run_seq, json) VALUES (?, ?)
@@ -32,15 +32,18 @@ SELECT count(*) FROM step WHERE run_seq = ? AND state NOT IN ('completed', 'skip
 
 -- name: run_by_id
 SELECT id, workflow, state, reason, detail, outcome, wait_until, key, parent, plan_hash, params_json, created_at,
-  ended_at, driven_ms
+  ended_at, driven_ms, forked_from, fork_step
 FROM run WHERE id = ?
 
 -- name: runs
 SELECT id, workflow, state, reason, detail, outcome, wait_until, key, parent, plan_hash, params_json, created_at,
-  ended_at, driven_ms
+  ended_at, driven_ms, forked_from, fork_step
 FROM run
 WHERE (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR workflow = ?2)
 ORDER BY seq DESC LIMIT ?3
+
+-- name: unfinished_fork
+SELECT id FROM run WHERE forked_from = ? AND state IN ('active', 'waiting', 'blocked') LIMIT 1
 
 -- name: match_runs
 -- A range, not LIKE: the prefix is a person's text and may hold wildcards.

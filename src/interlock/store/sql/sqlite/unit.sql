@@ -5,6 +5,11 @@ INSERT INTO unit (run_seq, step, ordinal, state, kind, counted, round, loop, idx
   feedback, item)
 VALUES (?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
+-- name: take_over_unit
+-- In the transaction in which it was inserted: nobody else ever saw it pending.
+UPDATE unit SET state = ?, reason = ?, verdict = ?, result = ?, reused = ?, ended_at = ?
+WHERE run_seq = ? AND step = ? AND ordinal = ? AND state = 'pending'
+
 -- name: supersede_units
 -- The units that new ones stand for leave the census. -1 stands for the one unit of a solo step.
 UPDATE unit SET counted = 0
@@ -71,7 +76,8 @@ WHERE run_seq = ? AND step = ? AND state = 'pending'
 SELECT unit.step, ordinal, unit.id, kind, round, loop, idx, item, feedback, subject, input_hash, unit.state, unit.attempt,
   retries, asks, not_before, unit.reason, unit.error, result, verdict, unit.dispatch, unit.session, unit.started_at,
   unit.ended_at, attempt.engine, coalesce(attempt.answered_model, attempt.model),
-  coalesce(attempt.input_tokens + attempt.output_tokens, attempt.input_tokens, attempt.output_tokens), attempt.cost_usd
+  coalesce(attempt.input_tokens + attempt.output_tokens, attempt.input_tokens, attempt.output_tokens), attempt.cost_usd,
+  unit.reused
 FROM unit LEFT JOIN attempt ON attempt.run_seq = unit.run_seq AND attempt.step = unit.step
   AND attempt.unit = unit.ordinal AND attempt.number = unit.attempt
 WHERE unit.run_seq = ?1 AND (unit.step, ordinal) > (?2, ?3) AND unit.step <= ?4 AND (?5 IS NULL OR unit.state = ?5)
@@ -98,6 +104,9 @@ ORDER BY attempt.step, attempt.unit
 
 -- name: census
 SELECT step, state, reason, sum(counted) FROM unit WHERE run_seq = ? GROUP BY step, state, reason
+
+-- name: reused
+SELECT step, sum(counted) FROM unit WHERE run_seq = ? AND reused IS NOT NULL GROUP BY step
 
 -- name: dispatched
 -- Attempts are numbered from 1 without gaps, so the numbers of work units add up to their dispatches.

@@ -14,6 +14,8 @@ CREATE TABLE run (
   wait_until INTEGER,
   key TEXT,
   parent TEXT,
+  forked_from TEXT, -- the run whose completed units it may take over
+  fork_step INTEGER NOT NULL DEFAULT 0 CHECK (fork_step >= 0), -- the steps before it are taken as they are
   plan_hash TEXT NOT NULL,
   params_hash TEXT NOT NULL,
   params_json BLOB NOT NULL,
@@ -34,6 +36,8 @@ CREATE TABLE run (
 ) STRICT;
 
 CREATE UNIQUE INDEX run_key ON run (key, plan_hash, params_hash) WHERE key IS NOT NULL;
+
+CREATE INDEX run_forked ON run (forked_from) WHERE forked_from IS NOT NULL;
 
 CREATE TABLE run_plan (
   run_seq INTEGER PRIMARY KEY REFERENCES run (seq),
@@ -119,6 +123,7 @@ CREATE TABLE unit (
   input_hash TEXT NOT NULL,
   dispatch TEXT,
   session TEXT,
+  reused TEXT, -- of a fork: [run, unit, attempt] that it was taken over from
   error TEXT NOT NULL DEFAULT '',
   feedback BLOB,
   item BLOB,
@@ -140,8 +145,12 @@ CREATE TABLE unit (
       ELSE 0
     END
   ),
-  CHECK (verdict IS NULL OR (kind <> 'work' AND subject IS NOT NULL))
+  CHECK (verdict IS NULL OR (kind <> 'work' AND subject IS NOT NULL)),
+  CHECK (reused IS NULL OR (attempt = 0 AND ended_at IS NOT NULL AND kind <> 'approval' AND kind <> 'probe'))
 ) STRICT, WITHOUT ROWID;
+
+-- What forks took over, which most runs have none of.
+CREATE INDEX unit_reused ON unit (run_seq, step, counted) WHERE reused IS NOT NULL;
 
 -- Covers the census whole, and finds the few running units (whose attempts are open) among many.
 CREATE INDEX unit_census ON unit (run_seq, step, state, reason, counted);

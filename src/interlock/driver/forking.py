@@ -1,0 +1,266 @@
+"""A new run from an old one: its birth, what it takes over, and the same told before anything starts.
+
+Guarantees: the fork's journal names the old run and the step from which hashes decide, so a crash at any moment
+leaves a fork that `run` goes on with; an explanation writes nothing; a step is taken as it is only where the old
+run completed or skipped it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from interlock.decide import forking, reuse
+from interlock.decide.estimate import Estimate, estimate
+from interlock.decide.forking import ForkStep, ForkUnit
+from interlock.decide.now import Now
+from interlock.driver.birth import new_run
+from interlock.driver.estimating import history_of
+from interlock.driver.load import restore
+from interlock.driver.loop import Opening
+from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
+from interlock.errors import InterlockError, StoreError, UsageError
+from interlock.model import events as ev
+from interlock.model.plan import Plan
+from interlock.model.reuse import Reuse
+from interlock.model.run import RunInfo, Snapshot, Unit
+from interlock.model.states import StepState
+from interlock.plan.freeze import freeze, thaw
+from interlock.store.base import NewRun, RunRow, Store, UnitRow
+
+_TAKEN: Final = frozenset({StepState.COMPLETED, StepState.SKIPPED})
+
+
+class ForkOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """What to fork: the old run, another workflow file, the step before which all is taken as it is, parameters."""
+
+    run: str
+    workflow: Path | None = None
+    from_step: str | None = None
+    params: ParamsInput = NO_PARAMS
+
+
+class Old:
+    """The run that a fork is made from, as it stands now. It may still be driven: what has completed is taken."""
+
+    def __init__(self, store: Store, run_id: str) -> None:
+        loaded = store.load(run_id)
+        self._rows = {(row.step, row.ordinal): row for row in store.units(run_id)}
+        plan = thaw(loaded.plan_json, loaded.run.plan_hash, run_id)
+        self.snap, _ = restore(plan, loaded, self._rows.values())
+        self.params_json = loaded.run.params_json
+
+    def index(self) -> Reuse:
+        """Index what may be taken over."""
+        return reuse.index(
+            self.snap,
+            (
+                reuse.Done(step.id, unit, self._row(step.id, unit).input_hash, self.origin(step.id, unit))
+                for step in self.snap.steps
+                for unit in step.units
+            ),
+        )
+
+    def origin(self, step_id: str, unit: Unit) -> ev.Origin:
+        """Say where a unit was really done: what the old run took over itself is its origin's still."""
+        return self._row(step_id, unit).reused or ev.Origin(self.snap.run.id, unit.id, unit.attempt)
+
+    def _row(self, step_id: str, unit: Unit) -> UnitRow:
+        return self._rows[self.snap.by_id[step_id].index, unit.ordinal]
+
+
+def workflow_of(order: ForkOrder, plan_source: str, root: Path) -> Path:
+    """Return the file to compile: the one that was named, else that of the old run as it is now."""
+    path = order.workflow or root / plan_source
+    if order.workflow is None and not path.is_file():
+        raise UsageError(
+            "workflow-gone",
+            f"the workflow of run {order.run} is gone: {plan_source}",
+            f"name the file to use: interlock fork {order.run} --workflow FILE",
+        )
+    return path
+
+
+def params_of(order: ForkOrder, plan: Plan, old_json: bytes) -> ParamsInput:
+    """Return the old run's parameters, as far as the plan still declares them, under those that were given."""
+    declared = {param.name for param in plan.params}
+    kept = {name: value for name, value in msgspec.json.decode(old_json).items() if name in declared}
+    given = {name for name, _ in order.params.cli} | set(read_params(order.params.file, plan.params) or {})
+    values = {name: value for name, value in kept.items() if name not in given}
+    return msgspec.structs.replace(order.params, values={**values, **(order.params.values or {})})
+
+
+def first_step(order: ForkOrder, plan: Plan, old: Snapshot) -> int:
+    """Return the index of the step from which hashes decide. Raises UsageError when a step can't be taken as it is."""
+    if order.from_step is None:
+        return 0
+    ids = [step.id for step in plan.steps]
+    if order.from_step not in ids:
+        raise UsageError("unknown-step", f"the workflow has no step '{order.from_step}'", f"it has: {', '.join(ids)}")
+    start = ids.index(order.from_step)
+    for spec in plan.steps[:start]:
+        before = old.by_id.get(spec.id)
+        if before is None or before.state not in _TAKEN:
+            state = "has no such step" if before is None else f"left it {before.state}"
+        elif (old.plan.step(spec.id).route is None) is not (spec.route is None):
+            state = "has it as another kind of step (a route, or none)"
+        else:
+            continue
+        raise UsageError(
+            "step-not-taken",
+            f"step '{spec.id}' can't be taken as it is: run {order.run} {state}",
+            f"begin at it: interlock fork {order.run} --from {spec.id}",
+        )
+    return start
+
+
+def fork_openings(store: Store, snap: Snapshot, row: RunRow) -> list[Opening]:
+    """Give a fork what it may take over, and return what takes the steps that are taken as they are."""
+    if row.forked_from is None:
+        return []
+    try:
+        old = Old(store, row.forked_from)
+    except StoreError as error:
+        if error.code != "run-not-found":
+            raise
+        return [_without(snap, row, row.forked_from)]
+    snap.reuse = old.index()
+    return [_take(old, row.fork_step)]
+
+
+def _without(snap: Snapshot, row: RunRow, old: str) -> Opening:
+    if any(step.state is StepState.PENDING for step in snap.steps[: row.fork_step]):
+        raise InterlockError(
+            "fork-source-gone",
+            f"run {row.id} takes steps from run {old}, which is gone",
+            f"start anew: interlock run {row.workflow}",
+        )
+    code, text = f"fork:{old}", f"run {old}, from which this one was made, is gone: nothing more is taken over"
+    told = code in snap.noticed
+    return lambda _snap, now: [] if told else [ev.Notice(at=now.at, code=code, text=text)]
+
+
+def _take(old: Old, start: int) -> Opening:
+    def opening(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
+        return [
+            event
+            for step in snap.steps[:start]
+            if step.state is StepState.PENDING
+            for event in forking.as_it_is(old.snap, snap, step, old.origin, now.at)
+        ]
+
+    return opening
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A fork that is known to be possible: plan, parameters, the old run, and the step from which hashes decide."""
+
+    plan: Plan
+    values: dict[str, Any]
+    params_json: bytes
+    old: Old
+    start: int
+
+
+def draft(
+    order: ForkOrder,
+    store: Store,
+    root: Path,
+    compiled: Callable[[Path], Plan],
+    coerced: Callable[[Plan, ParamsInput], tuple[dict[str, Any], bytes]],
+) -> Draft:
+    """Look at the old run, compile the workflow, and check that it can be forked as ordered."""
+    old = Old(store, order.run)
+    plan = compiled(workflow_of(order, old.snap.plan.source, root))
+    values, params_json = coerced(plan, params_of(order, plan, old.params_json))
+    return Draft(plan, values, params_json, old, first_step(order, plan, old.snap))
+
+
+def new_fork(fork: Draft, run_id: str, at: int) -> NewRun:
+    """Return the rows of a fork. The gates of steps taken as they are passed in the old run, and aren't asked here."""
+    new = new_run(fork.plan, run_id, fork.params_json, at, None)
+    taken = [msgspec.structs.replace(step, stages=(), each=False) for step in new.steps[: fork.start]]
+    steps = (*taken, *new.steps[fork.start :])
+    return msgspec.structs.replace(new, forked_from=fork.old.snap.run.id, fork_step=fork.start, steps=steps)
+
+
+class Stake(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens and dollars. None is unknown, not zero; what asks no engine uses neither."""
+
+    tokens: int | None = 0
+    cost_usd: float | None = 0.0
+
+
+class Explained(msgspec.Struct, frozen=True, kw_only=True):
+    """A fork before it starts, with what each known unit's attempts used in the run where it was done."""
+
+    run: str
+    plan_hash: str
+    steps: tuple[ForkStep, ...]
+    stakes: dict[str, Stake]
+    """By unit id: what its attempts used where it was done."""
+    estimate: Estimate
+    """What is left to run may use, by what the project's engines were seen to use."""
+
+
+def explain(store: Store, fork: Draft, at: int) -> Explained:
+    """Play the fork in memory as far as nothing has to be dispatched, and say what became of each unit."""
+    old, now = fork.old, Now(at=at)
+    snap = Snapshot(fork.plan, RunInfo(id="fork", params=fork.values))
+    snap.reuse = old.index()
+    snap.apply_all(_take(old, fork.start)(snap, now))
+    forking.play(snap, now)
+    steps = forking.explain(old.snap, snap)
+    purse = _Purse(store)
+    stakes = {unit.id: purse.stake(unit) for step in steps for unit in step.units or ()}
+    left = {
+        step.id: None if step.units is None else sum(unit.action == "run" for unit in step.units)
+        for step in steps
+        if step.action not in ("reuse", "skip")
+    }
+    guess = estimate(fork.plan, history_of(fork.plan, store), left)
+    return Explained(estimate=guess, run=old.snap.run.id, plan_hash=freeze(fork.plan)[1], steps=steps, stakes=stakes)
+
+
+class _Purse:
+    """What attempts used, run by run; a run that is gone tells nothing."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._places: dict[str, dict[str, tuple[int, int]]] = {}
+
+    def stake(self, unit: ForkUnit) -> Stake:
+        origin = unit.origin or unit.old
+        place = None if origin is None else self._of(origin.run).get(origin.unit)
+        if origin is None or place is None:
+            return Stake(tokens=None, cost_usd=None)
+        asked = [one for one in self._store.attempts(origin.run, *place) if one.engine is not None]
+        tokens = [
+            None if one.usage is None else (one.usage.input_tokens or 0) + (one.usage.output_tokens or 0)
+            for one in asked
+        ]
+        costs = [None if one.usage is None else one.usage.cost_usd for one in asked]
+        return Stake(tokens=tokens_in_all(tokens), cost_usd=dollars_in_all(costs))
+
+    def _of(self, run_id: str) -> dict[str, tuple[int, int]]:
+        if run_id not in self._places:
+            try:
+                self._places[run_id] = {row.id: (row.step, row.ordinal) for row in self._store.units(run_id)}
+            except StoreError:
+                self._places[run_id] = {}
+        return self._places[run_id]
+
+
+def tokens_in_all(values: Sequence[int | None]) -> int | None:
+    """Add up; what is unknown in one is unknown in the sum."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def dollars_in_all(values: Sequence[float | None]) -> float | None:
+    """Add up; what is unknown in one is unknown in the sum."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None

@@ -1,0 +1,55 @@
+"""`fork --explain --json`: what a fork would reuse and run, why, and the tokens and dollars at stake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from interlock.decide.estimate import Estimate
+from interlock.driver.forking import Explained, Stake, dollars_in_all, tokens_in_all
+from interlock.views.values import SCHEMA
+
+
+def fork_view(found: Explained, estimate: Estimate) -> dict[str, Any]:
+    """The object. `saved` is what reused units had cost; `again` what those that run again had cost, null: unknown."""
+    steps = [_step(step, found) for step in found.steps]
+    units = [unit for step in steps for unit in step["units"] or ()]
+    return {
+        "schema": SCHEMA,
+        "forked_from": found.run,
+        "plan_hash": found.plan_hash,
+        "steps": steps,
+        "reused": sum(unit["action"] == "reuse" for unit in units),
+        "to_run": sum(unit["action"] == "run" for unit in units),
+        "saved": _stakes(units, "reuse"),
+        "again": _stakes(units, "run"),
+        "estimate": msgspec.to_builtins(estimate),
+    }
+
+
+def _step(step: Any, found: Explained) -> dict[str, Any]:  # noqa: ANN401 - a ForkStep of decide
+    units = None
+    if step.units is not None:
+        units = [
+            {
+                "id": unit.id,
+                "action": unit.action,
+                "why": unit.why,
+                "changed": list(unit.changed),
+                "origin": msgspec.to_builtins(unit.origin),
+                **msgspec.to_builtins(found.stakes[unit.id]),
+            }
+            for unit in step.units
+        ]
+    stakes = {"saved": _stakes(units or (), "reuse"), "again": _stakes(units or (), "run")}
+    return {"id": step.id, "action": step.action, "why": step.why, **stakes, "units": units}
+
+
+def _stakes(units: Iterable[dict[str, Any]], action: str) -> dict[str, Any]:
+    chosen = [unit for unit in units if unit["action"] == action]
+    tokens = tokens_in_all([unit["tokens"] for unit in chosen])
+    stake = Stake(tokens=tokens, cost_usd=dollars_in_all([unit["cost_usd"] for unit in chosen]))
+    built: dict[str, Any] = msgspec.to_builtins(stake)
+    return built
