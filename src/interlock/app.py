@@ -36,6 +36,7 @@ from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
 from interlock.driver.project import ProjectPaths, find_project, open_state, project_at, read_project_id
 from interlock.driver.result import INTERRUPTED, Result, result_of
 from interlock.driver.signals import interrupting
+from interlock.driver.trees import settle_lost, with_uncommitted
 from interlock.driver.waiting import slept_until
 from interlock.errors import Diagnostic, InterlockError, LeaseHeldError, UsageError, WorkflowError
 from interlock.model import canon
@@ -185,6 +186,7 @@ class App:
         if running is not None:
             return self._not_twice(running, if_running)
         run_id = new_run_id(self._clock.wall_ms())
+        plan = with_uncommitted(plan, run_id)
         lease = fresh(run_id, 1, self._host(), self._clock)
         created = store.create_run(new_run(plan, run_id, params_json, self._clock.wall_ms(), key), lease)
         if created != run_id:
@@ -359,6 +361,7 @@ class App:
             alive=alive,
             end_leftovers=end_leftovers,
             executor=self._executor,
+            settle_lost=settle_lost,
             map_concurrency=min(16, max(4, 2 * len(os.sched_getaffinity(0)))),
             guard=interrupting,
         )

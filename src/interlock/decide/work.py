@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from interlock.decide.values import UnresolvedError, describe, lookup, lookup_json
+from interlock.decide.worktrees import begins_at
 from interlock.model import canon
 from interlock.model.events import NewUnit
 from interlock.model.plan import Plan, Prompt
@@ -26,6 +27,8 @@ class Shared(msgspec.Struct, frozen=True):
 
     params_json: bytes
     inputs_json: bytes
+    base: str | None = None
+    """Where the step's worktrees begin."""
 
 
 def shared(snap: Snapshot, spec: PlanStep) -> Shared:
@@ -33,7 +36,7 @@ def shared(snap: Snapshot, spec: PlanStep) -> Shared:
     inputs = {entry.name: lookup_json(snap, entry.ref) for entry in spec.inputs}
     pairs = sorted(inputs.items(), key=lambda pair: pair[0].encode("utf-16-be"))
     body = b",".join(canon.dumps(name) + b":" + value for name, value in pairs)
-    return Shared(canon.dumps(snap.run.params), b"{" + body + b"}")
+    return Shared(canon.dumps(snap.run.params), b"{" + body + b"}", begins_at(snap, spec))
 
 
 def items_of(snap: Snapshot, spec: PlanStep) -> list[Any]:
@@ -84,6 +87,8 @@ def base_hash(plan: Plan, spec: PlanStep, context: Shared, feedback: bytes | Non
         "root": plan.project.root,
         "feedback": None if feedback is None else feedback.decode(),
     }
+    if context.base is not None:
+        shape["worktree"] = context.base
     parts = (canon.dumps(shape), context.params_json, context.inputs_json)
     return hashlib.sha256(b"\0".join(parts)).digest()
 
@@ -108,7 +113,15 @@ def next_round(step: Step, units: Iterable[Unit], hashes: dict[int | None, str])
     start = len(step.units)
     suffix = f"~r{step.round + 1}" + (f"~l{step.loop}" if step.loop > 1 else "")
     return tuple(
-        NewUnit(start + n, base_id(unit.id) + suffix, unit.index, unit.item, hashes[unit.index], feedback=unit.feedback)
+        NewUnit(
+            start + n,
+            base_id(unit.id) + suffix,
+            unit.index,
+            unit.item,
+            hashes[unit.index],
+            feedback=unit.feedback,
+            base=unit.base if step.loop > 1 else None,
+        )
         for n, unit in enumerate(units)
     )
 

@@ -48,6 +48,10 @@ class Sources(Protocol):
         """Identity of the project's root and its git commit."""
         ...
 
+    def repository(self) -> str | Missing:
+        """Return the top folder of the git repository that the project's root lies in and has a commit of."""
+        ...
+
     def script(self, path: str) -> ScriptFile | Missing:
         """Read a script; `path` is relative to the workflow file."""
         ...

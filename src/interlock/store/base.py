@@ -109,6 +109,11 @@ class UnitRow(msgspec.Struct, frozen=True, kw_only=True):
     """Of the last attempt."""
     session: str | None = None
     """The agent's, by which the unit can go on."""
+    base: str | None = None
+    worktree: str | None = None
+    """Where its last worktree is or was."""
+    left: str | None = None
+    """The commit that its last worktree was left at."""
     started_at: int | None
     ended_at: int | None
     engine: str | None = None
@@ -139,6 +144,20 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
     reserved_at: int
     started_at: int | None
     ended_at: int | None
+
+
+class TreeRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The worktree of one attempt. `kept_ref` and `kept_commit` are None where it left nothing, or has not ended."""
+
+    step: int
+    unit: int
+    unit_id: str
+    number: int
+    state: str
+    worktree: str
+    base: str
+    kept_ref: str | None
+    kept_commit: str | None
 
 
 class ApprovalRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -323,6 +342,10 @@ class Store(Protocol):
 
     def attempts(self, run_id: str, step: int, unit: int) -> list[AttemptRow]:
         """Attempts of one unit in order."""
+        ...
+
+    def worktrees(self, run_id: str) -> list[TreeRow]:
+        """Attempts that had a worktree, ordered by (step, unit, number)."""
         ...
 
     def run(self, run_id: str) -> RunRow:

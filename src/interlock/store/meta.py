@@ -88,4 +88,6 @@ def unit_lists(units: tuple[ev.NewUnit, ...]) -> Iterator[str]:
 
 def _listed(new: ev.NewUnit) -> tuple[object, ...]:
     known = (new.ordinal, new.id, new.index, new.input_hash, new.subject)
+    if new.base is not None or new.worktree is not None:
+        return (*known, new.session, new.base, new.worktree)
     return known if new.session is None else (*known, new.session)

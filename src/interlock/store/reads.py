@@ -20,6 +20,7 @@ from interlock.store.base import (
     RunRow,
     Spent,
     StepRow,
+    TreeRow,
     UnitRow,
     UsageSeen,
 )
@@ -185,6 +186,11 @@ class Reader:
         with self._db.guard():
             self._seq(run_id)
             return [rows.attempt_row(row) for row in self._all("attempts", run_id, step, unit)]
+
+    def worktrees(self, run_id: str) -> list[TreeRow]:
+        """Attempts that had a worktree, ordered by (step, unit, number)."""
+        with self._db.guard():
+            return [rows.tree_row(row) for row in self._all("worktrees", self._seq(run_id))]
 
     def census(self, run_id: str) -> list[Census]:
         """Counts per step, from an index alone."""

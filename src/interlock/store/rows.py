@@ -21,6 +21,7 @@ from interlock.store.base import (
     RequestRow,
     RunRow,
     StepRow,
+    TreeRow,
     UnitRow,
     UsageSeen,
 )
@@ -67,6 +68,11 @@ def _struct(kind: type[msgspec.Struct], values: Tuple) -> dict[str, Any] | None:
     """The fields of a value by name, or None when nothing is known."""
     known = any(value is not None and value is not False for value in values)
     return dict(zip(kind.__struct_fields__, values, strict=True)) if known else None
+
+
+def tree_row(row: Tuple) -> TreeRow:
+    """An attempt's worktree."""
+    return _checked(row, TreeRow)
 
 
 def approval_row(row: Tuple) -> ApprovalRow:

@@ -66,6 +66,8 @@ def _rows(seq: int, event: ev.StepStarted | ev.UnitsAdded, kind: str, counted: i
             new.subject,
             new.input_hash,
             new.session,
+            new.base,
+            new.worktree,
             new.feedback,
             new.item,
         )

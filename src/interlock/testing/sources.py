@@ -24,6 +24,7 @@ class FakeSources:
         programs: Iterable[str] | None = None,
         shell: Shell | None = BASH,
         python: tuple[str, ...] | Missing = ("/usr/bin/python3",),
+        repository: str | Missing = "/project",
     ) -> None:
         self.asked: list[str] = []
         self._scripts = dict(scripts or {})
@@ -32,6 +33,7 @@ class FakeSources:
         self._programs = None if programs is None else set(programs)
         self._shell = shell
         self._python = python
+        self._repository = repository
 
     def source(self) -> str:
         """The workflow file."""
@@ -40,6 +42,10 @@ class FakeSources:
     def project(self) -> Project:
         """A project that does not exist."""
         return Project(root="/project", device=1, inode=2, id="0" * 32, commit="c" * 40)
+
+    def repository(self) -> str | Missing:
+        """Give the project's root, or what was said of it."""
+        return self._repository
 
     def script(self, path: str) -> ScriptFile | Missing:
         """Give the script of that path."""
