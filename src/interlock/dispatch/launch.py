@@ -101,7 +101,9 @@ class Launcher:
         out = Sink(reading_out, "out", request.job.max_result_bytes + 1, shared.redactor, log)
         err = Sink(reading_err, "err", TAIL_BYTES, shared.redactor, log)
         mark = (self._marker.prefix + request.dispatch).encode()
-        return Supervisor(attempt, popen, (out, err), log, mark).run(poller, wake_fd, _mute if attempt.quiet else self._report)
+        return Supervisor(attempt, popen, (out, err), log, mark).run(
+            poller, wake_fd, _mute if attempt.quiet else self._report
+        )
 
     def _shared(self, job: Job) -> _Shared:
         with self._lock:

@@ -60,7 +60,9 @@ def _step(step: Step, row: StepRow) -> None:
 
 
 def _add(snap: Snapshot, step: Step, row: UnitRow) -> None:
-    new = ev.NewUnit(row.ordinal, row.id, row.index, row.item, "", row.subject, row.feedback, row.session, row.base, row.worktree)
+    new = ev.NewUnit(
+        row.ordinal, row.id, row.index, row.item, "", row.subject, row.feedback, row.session, row.base, row.worktree
+    )
     unit = Unit(new, row.kind, row.round, row.loop)
     unit.state = UnitState(row.state)
     unit.attempt, unit.retries, unit.not_before = row.attempt, row.retries, row.not_before or 0

@@ -162,7 +162,9 @@ def _settle(plan: Plan, run_id: str, rows: Sequence[TreeRow], isolation: Isolati
 def lost_notices(kept: dict[str, ev.Tree], at: int) -> list[ev.Event]:
     """Name what attempts of a dead driver had changed."""
     return [
-        ev.Notice(at=at, code=f"worktree:{name}", text=f"what a dead driver's attempt {name} changed is kept: {tree.ref}")
+        ev.Notice(
+            at=at, code=f"worktree:{name}", text=f"what a dead driver's attempt {name} changed is kept: {tree.ref}"
+        )
         for name, tree in kept.items()
         if tree.ref is not None
     ]
@@ -174,4 +176,3 @@ def with_uncommitted(plan: Plan, run_id: str) -> Plan:
         return plan
     commit = snapshot_commit(plan.project.root, f"refs/interlock/{run_id}/base")
     return plan if commit is None else msgspec.structs.replace(plan, uncommitted=commit)
-
