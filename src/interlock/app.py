@@ -284,7 +284,6 @@ class App:
     # below the verbs
 
     def _ask(self, run_id: str, kind: RequestKind, payload: dict[str, Any]) -> Result:
-
         return result_of(ask(self._world(), run_id, kind, payload, user()))
 
     def _open(self) -> Store:

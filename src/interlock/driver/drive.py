@@ -22,7 +22,8 @@ from interlock.model.events import Process
 from interlock.model.plan import Plan
 from interlock.model.run import Lease, Snapshot
 from interlock.plan.freeze import thaw
-from interlock.store.base import Store, TreeRow
+from interlock.store.attempt_rows import TreeRow
+from interlock.store.base import Store
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):

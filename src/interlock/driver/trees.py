@@ -25,7 +25,7 @@ from interlock.model.plan import Plan
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step, Unit
 from interlock.model.states import UnitState
-from interlock.store.base import TreeRow
+from interlock.store.attempt_rows import TreeRow
 
 LOST = ("reserved", "started")
 

@@ -14,6 +14,7 @@ import msgspec
 
 from interlock.model.events import Answered, Event, LogSpan, Process, UnitKind, Usage, Verdict
 from interlock.model.run import Lease
+from interlock.store.attempt_rows import TreeRow, UsageSeen
 
 RequestKind = Literal["abandon", "resolve", "raise", "approve", "reject", "loops"]
 Stage = Literal["check", "judge", "approval"]
@@ -146,20 +147,6 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: int | None
 
 
-class TreeRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The worktree of one attempt. `kept_ref` and `kept_commit` are None where it left nothing, or has not ended."""
-
-    step: int
-    unit: int
-    unit_id: str
-    number: int
-    state: str
-    worktree: str
-    base: str
-    kept_ref: str | None
-    kept_commit: str | None
-
-
 class ApprovalRow(msgspec.Struct, frozen=True, kw_only=True):
     """What a person said about one approval unit, for the artifact or result of that hash. `note` is content."""
 
@@ -171,16 +158,6 @@ class ApprovalRow(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     override: bool
     note: str
-
-
-class UsageSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """What one ended attempt used, of any run of the project; `model` is the one asked for. Estimates are left out."""
-
-    engine: str
-    model: str | None
-    input_tokens: int
-    output_tokens: int
-    cost_usd: float | None
 
 
 class EventRow(msgspec.Struct, frozen=True, kw_only=True):

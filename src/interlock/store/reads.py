@@ -10,6 +10,7 @@ from interlock.model.outcome import PLACEHOLDERS
 from interlock.model.run import Lease
 from interlock.store import rows
 from interlock.store.artifacts import Artifacts
+from interlock.store.attempt_rows import TreeRow, UsageSeen
 from interlock.store.base import (
     ApprovalRow,
     AttemptRow,
@@ -20,9 +21,7 @@ from interlock.store.base import (
     RunRow,
     Spent,
     StepRow,
-    TreeRow,
     UnitRow,
-    UsageSeen,
 )
 from interlock.store.connection import Connection
 from interlock.store.migrate import DIALECT

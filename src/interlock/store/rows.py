@@ -13,18 +13,8 @@ import msgspec
 
 from interlock.model.events import Answered, Usage
 from interlock.model.run import Lease
-from interlock.store.base import (
-    ApprovalRow,
-    AttemptRow,
-    Census,
-    EventRow,
-    RequestRow,
-    RunRow,
-    StepRow,
-    TreeRow,
-    UnitRow,
-    UsageSeen,
-)
+from interlock.store.attempt_rows import TreeRow, UsageSeen
+from interlock.store.base import ApprovalRow, AttemptRow, Census, EventRow, RequestRow, RunRow, StepRow, UnitRow
 
 Tuple = tuple[Any, ...]
 Row = TypeVar("Row", bound=msgspec.Struct)
