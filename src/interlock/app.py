@@ -36,6 +36,7 @@ from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
 from interlock.driver.project import ProjectPaths, find_project, open_state, project_at, read_project_id
 from interlock.driver.result import Result, not_twice, result_of
 from interlock.driver.signals import interrupting
+from interlock.driver.trees import settle_lost, with_uncommitted
 from interlock.driver.waiting import waited
 from interlock.errors import Diagnostic, InterlockError, LeaseHeldError, UsageError, WorkflowError
 from interlock.model import canon
@@ -50,21 +51,12 @@ from interlock.store.base import Store
 from interlock.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
-    from interlock.decide.estimate import Estimate
-    from interlock.decide.preview import StepPlan
     from interlock.driver.doctor import Check
+    from interlock.driver.estimating import Preview
     from interlock.driver.gc import GcReport
     from interlock.store.base import RequestKind
 
 CommitHook = Callable[[str], None]
-
-
-class Preview(msgspec.Struct, frozen=True, kw_only=True):
-    """What `plan` shows: the plan's hash, step by step what would run, be reused or asked, and what it may cost."""
-
-    plan_hash: str
-    steps: tuple[StepPlan, ...]
-    estimate: Estimate
 
 
 class App:
@@ -136,7 +128,7 @@ class App:
     def preview(self, target: str | Path, params: ParamsInput = NO_PARAMS) -> Preview:
         """Say what starting the workflow file, or going on with the run, would do."""
         from interlock.decide.preview import preview  # noqa: PLC0415 - a run needs no estimate
-        from interlock.driver.estimating import estimate_of  # noqa: PLC0415 - as above
+        from interlock.driver.estimating import Preview, estimate_of  # noqa: PLC0415 - as above
 
         path = Path(target)
         if path.suffix == ".md" or path.is_file():
@@ -186,6 +178,7 @@ class App:
         if running is not None:
             return not_twice(run_info(store.run(running)), if_running)
         run_id = new_run_id(self._clock.wall_ms())
+        plan = with_uncommitted(plan, run_id)
         lease = fresh(run_id, 1, self._host(), self._clock)
         created = store.create_run(new_run(plan, run_id, params_json, self._clock.wall_ms(), key), lease)
         if created != run_id:
@@ -361,6 +354,7 @@ class App:
             alive=alive,
             end_leftovers=end_leftovers,
             executor=self._executor,
+            settle_lost=settle_lost,
             map_concurrency=min(16, max(4, 2 * len(os.sched_getaffinity(0)))),
             guard=interrupting,
         )

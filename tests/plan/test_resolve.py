@@ -12,7 +12,7 @@ from interlock.plan.compile import compile_workflow
 from interlock.plan.config import Config
 from interlock.plan.config_parse import parse_config
 from interlock.plan.diagnose import render
-from interlock.plan.resolve import resolve
+from interlock.plan.resolve import Resolved, resolve
 from interlock.plan.sources import Missing
 from interlock.testing.sources import SH, FakeSources
 
@@ -331,11 +331,6 @@ def test_a_probe_without_external_effects_is_warned_of() -> None:
             "this version runs prompts, commands, scripts and Python functions; step 'a' uses a library asset",
             "write './scripts/x' if it is a script beside the workflow",
         ),
-        (
-            "- { id: a, run: 'true', isolation: worktree }",
-            "this version works in the project's own folder; step 'a' asks for a worktree",
-            "remove 'isolation: worktree'",
-        ),
     ],
 )
 def test_what_this_version_lacks_gets_one_error(steps: str, message: str, hint: str) -> None:
@@ -343,11 +338,34 @@ def test_what_this_version_lacks_gets_one_error(steps: str, message: str, hint: 
     assert faults(steps, workflows=workflows) == [("not-supported-yet", 3, message, hint)]
 
 
-def test_a_merge_is_refused_together_with_its_worktrees() -> None:
-    steps = "- { id: a, run: [x], output: { type: array } }\n- id: b\n  map: { over: steps.a.output, reducer: merge }\n"
-    found = faults(steps + "  run: 'true'\n  isolation: worktree")
-    assert [(code, line) for code, line, _, _ in found] == [("not-supported-yet", 5), ("not-supported-yet", 7)]
-    assert found[0][2] == "this version reduces with 'collect' and 'vote'; step 'b' asks for 'merge'"
+def test_a_model_api_can_not_work_in_a_worktree_unless_the_default_just_passes_it_by() -> None:
+    body = "---\nsteps:\n{}\n---\n## a\nSay.\n"
+    own = body.format("  - { id: a, engine: fast, isolation: worktree }")
+    config = '[engines.fast]\nkind = "llm"\napi = "openai"\nmodel = "m"\nbase_url = "http://127.0.0.1:1/v1"\n'
+    resolved = _resolved(own, config)
+    (found,) = resolved.diagnostics
+    assert (found.code, found.line) == ("no-worktree", 3)
+    assert found.message == "step 'a' can't work in a worktree: engine 'fast' is a model API and changes no files"
+    passed = _resolved(
+        own.replace(", isolation: worktree", "").replace("steps:", "defaults: { isolation: worktree }\nsteps:"), config
+    )
+    assert passed.plan is not None
+    assert (passed.plan.steps[0].isolation, passed.plan.repository) == ("none", None)
+
+
+def test_a_folder_outside_of_the_repository_has_no_worktree() -> None:
+    steps = "---\nsteps:\n  - { id: a, run: 'true', cwd: /elsewhere, isolation: worktree }\n---\n"
+    (found,) = _resolved(steps, "", folders=("/elsewhere",)).diagnostics
+    assert (found.code, found.message) == (
+        "cwd-outside",
+        "'cwd' of step 'a' lies outside of the repository: '/elsewhere'",
+    )
+
+
+def _resolved(text: str, config: str, folders: tuple[str, ...] = (".",)) -> Resolved:
+    compiled = compile_workflow(text.encode(), "flow.md")
+    assert compiled.workflow is not None, compiled.diagnostics
+    return resolve(compiled.workflow, parse_config(config.encode(), "interlock.toml")[0], FakeSources(folders=folders))
 
 
 def test_resources_do_nothing_here() -> None:

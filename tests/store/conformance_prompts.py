@@ -10,7 +10,8 @@ from tests.store import builders as b
 from interlock.errors import StoreError
 from interlock.model import events as ev
 from interlock.model.states import AttemptState, Reason, StepState, UnitState
-from interlock.store.base import Store, UsageSeen
+from interlock.store.attempt_rows import UsageSeen
+from interlock.store.base import Store
 
 USED = ev.Usage(input_tokens=70, output_tokens=30, cost_usd=0.5, cached_tokens=60, reasoning_tokens=10)
 TOLD = ev.Answered(session="s-1", model="big-1-2030", request_id="q-1")

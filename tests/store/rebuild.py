@@ -76,13 +76,14 @@ class Rows:
         )
         kind, round_, loop = self._birth
         fresh = []
-        for ordinal, id_, index, input_hash, subject, *session in data["units"]:
+        for ordinal, id_, index, input_hash, subject, *more in data["units"]:
+            session, base, worktree = (*more, None, None, None)[:3]
             born = {"step": event.step, "ordinal": ordinal, "id": id_, "index": index, "subject": subject}
             state = {"kind": kind, "round": round_, "loop": loop, "state": "pending", "attempt": 0}
-            state.update(retries=0, asks=0, session=session[0] if session else None, reused=None)
-            if len(session) > 1:
-                origin, ended, reason, verdict, _ = session[1]
-                state.update(state=ended, reused=origin, reason=reason, verdict=verdict, ended_at=event.at)
+            state.update(retries=0, asks=0, session=session, base=base, worktree=worktree, left=None, reused=None)
+            if len(more) > 3:
+                origin, ended, reason, verdict, _, left = more[3]
+                state.update(state=ended, reused=origin, reason=reason, verdict=verdict, ended_at=event.at, left=left)
             fresh.append({**blank, **born, "input_hash": input_hash, **state})
         for unit in fresh:
             self.units[unit["step"], unit["ordinal"]] = unit
@@ -93,6 +94,7 @@ class Rows:
         unit["started_at"] = event.at
         engine = {name: data.get(name) for name in ("engine", "model")}
         unit.update(dict.fromkeys(OF_THE_ATTEMPT), **engine)
+        unit["worktree"] = data.get("worktree") or unit["worktree"]
         blank = dict.fromkeys(("reason", "exit_code", "log", "started_at", "ended_at", "usage", "answered"))
         key = {"step": event.step, "unit": event.unit, "number": data["number"], "dispatch": data["dispatch"]}
         self.attempts[self._key(event, data)] = {
@@ -123,6 +125,8 @@ class Rows:
         unit.update(state=state, retries=data.get("retries", 0), reason=data.get("reason"), verdict=data.get("verdict"))
         unit.update(asks=data.get("asks", 0), **_told(unit, usage or {}, answered or {}))
         unit["not_before"] = data.get("not_before") if state == "waiting" else None
+        if (tree := data.get("tree")) is not None:
+            unit.update(base=unit["base"] or tree["base"], left=tree.get("commit") or tree["base"])
         unit["started_at"] = data.get("started_at") or unit["started_at"]
         unit["ended_at"] = event.at if state in UNIT_ENDED else None
 

@@ -45,7 +45,7 @@ _JUDGE_RETRY: Final = Retry(max=3, on=(Reason.LLM_RATE_LIMIT, Reason.LLM_OVERLOA
 
 
 def asked_fate(unit: Unit, ended: Outcome, at: int) -> Fate:
-    """Return what the end of a check's, judge's or probe's attempt means."""
+    """Return what the end of a check's, judge's, probe's or merge's attempt means."""
     if ended.status == "aborted":
         return Fate(attempt=AttemptState.ABORTED, unit=UnitState.PENDING, reason=Reason.ABORTED)
     if ended.status == "failed":
@@ -53,6 +53,8 @@ def asked_fate(unit: Unit, ended: Outcome, at: int) -> Fate:
         if unit.kind == "judge":
             return failed(_JUDGE_RETRY, unit, reason, ended.error, at, ended.retry_after_ms)
         return Fate(attempt=AttemptState.FAILED, unit=UnitState.FAILED, reason=reason, error=ended.error)
+    if unit.kind == "merge":
+        return Fate(attempt=AttemptState.COMPLETED, unit=UnitState.COMPLETED, result=canon.normalise(ended.output)[1])
     return _judge_fate(unit, ended) if unit.kind == "judge" else _exit_fate(unit, ended)
 
 

@@ -76,7 +76,7 @@ def as_it_is(old: Snapshot, snap: Snapshot, step: Step, origin_of: OriginOf, at:
 
 
 def _ended(unit: Unit, origin: ev.Origin) -> ev.Reused:
-    return ev.Reused(origin, unit.state, unit.reason, None, unit.result)
+    return ev.Reused(origin, unit.state, unit.reason, None, unit.result, unit.left)
 
 
 def play(snap: Snapshot, now: Now) -> None:

@@ -121,7 +121,7 @@ class _Walk(msgspec.Struct):
 
 
 def _walk(spec: PlanStep, step: Step, artifact_hash: str) -> _Walk:
-    gate = spec.gate or Gate()
+    gate = _asked_gate(spec)
     answers = _by_subject(step.asked)
     found = _Walk()
     left = _without_overridden(answers, subjects(gate, step, artifact_hash), found.refused)
@@ -132,6 +132,13 @@ def _walk(spec: PlanStep, step: Step, artifact_hash: str) -> _Walk:
             return found
         left = [subject for subject in left if _passes(step, found, kind, subject, answers)]
     return found
+
+
+def _asked_gate(spec: PlanStep) -> Gate:
+    """Return what is asked about the artifact; a merge had its check after each of its parts."""
+    gate = spec.gate or Gate()
+    merged = spec.map is not None and spec.map.reducer == "merge"
+    return msgspec.structs.replace(gate, check=None) if merged else gate
 
 
 def _passes(step: Step, found: _Walk, kind: UnitKind, subject: Subject, answers: _Answers) -> bool:
@@ -171,7 +178,7 @@ def verdict(units: list[Unit]) -> _Answer:
 def _by_subject(units: Iterable[Unit]) -> _Answers:
     found: _Answers = {}
     for unit in units:
-        if unit.kind != "probe":
+        if unit.kind not in ("probe", "merge"):
             kind = OVERRIDE if unit.id.endswith(OVERRIDE) else unit.kind
             found.setdefault((kind, unit.index, unit.subject), []).append(unit)
     return found
@@ -192,7 +199,7 @@ def _without_overridden(answers: _Answers, subjects: list[Subject], refused: lis
 def _passed_before(gate: Gate, step: Step) -> set[tuple[int | None, str | None]]:
     """Return the items that passed in a loop before this one: an earlier loop's that were not rejected in it."""
     last = stages(gate)[-1:]
-    earlier = [unit for unit in step.units if unit.kind not in ("work", "probe")]
+    earlier = [unit for unit in step.units if unit.kind not in ("work", "probe", "merge")]
     answers = _by_subject(unit for unit in earlier if (unit.round, unit.loop) != (step.round, step.loop))
     return {
         (index, subject)

@@ -42,4 +42,6 @@ def _unit(step: Step, unit: Unit, ordinal: int, feedback: bytes, hashed: str, sp
         None,
         feedback,
         unit.session if spec.retry.session == "continue" else None,
+        unit.left,
+        unit.worktree if spec.retry.session == "continue" else None,
     )

@@ -76,6 +76,7 @@ def finish(snap: Snapshot, step: Step, unit: Unit, ended: Outcome, at: int) -> e
         engine=engine,
         answered=ended.answered_by,
         log=ended.log,
+        tree=ended.tree,
         started_at=ended.started_at or None,
     )
 

@@ -11,24 +11,42 @@ from interlock.decide.budget import exhausted
 from interlock.decide.endings import complete, fail, stop
 from interlock.decide.loops import next_loop
 from interlock.decide.now import Now
-from interlock.decide.reduce import Artifact, Broken, reduce_step
+from interlock.decide.reduce import Artifact, Broken, fatal, reduce_step
 from interlock.decide.reuse import judged_before
 from interlock.decide.schedule import Room, startable
 from interlock.decide.upcoming import next_kind
+from interlock.decide.worktrees import ask_merge, merge_failure, merge_unit, merges
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.actions import Action
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step
-from interlock.model.states import StepState
+from interlock.model.states import StepState, UnitState
 
 
 def promote(snap: Snapshot, spec: PlanStep, step: Step, now: Now) -> list[Action]:
     """Reduce a settled step and ask its gate, or complete it."""
+    if merges(spec) and fatal(spec, step) is None:
+        first = _merge(snap, spec, step, now)
+        if first is not None:
+            return first
     made = reduce_step(spec, step, snap.plan.limits.max_artifact_bytes)
     if isinstance(made, Broken):
         return _broken(snap, spec, step, now, made)
     return _act(snap, spec, step, now, made)
+
+
+def _merge(snap: Snapshot, spec: PlanStep, step: Step, now: Now) -> list[Action] | None:
+    """Ask for the merge, or say what came of one that failed; None once there is one."""
+    unit = merge_unit(step)
+    if unit is None:
+        return stop(snap, step, now, "stopped") if snap.halted is not None else [ask_merge(step, spec, now)]
+    if unit.state is not UnitState.FAILED:
+        return None
+    broken = merge_failure(unit)
+    if broken.reason == "check_unavailable":
+        return [_blocked(step, now, broken.reason, broken.detail)]
+    return [fail(step, now, broken)]
 
 
 def gating(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: Room) -> list[Action]:

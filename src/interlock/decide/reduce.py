@@ -28,7 +28,7 @@ class Broken(msgspec.Struct, frozen=True):
 
 def reduce_step(spec: PlanStep, step: Step, max_bytes: int) -> Artifact | Broken:
     """Turn the settled units of `step` into its artifact, or say why it fails."""
-    broken = _fatal(spec, step)
+    broken = fatal(spec, step)
     if broken is not None:
         return broken
     made = _make(spec, step)
@@ -44,7 +44,8 @@ def reduce_step(spec: PlanStep, step: Step, max_bytes: int) -> Artifact | Broken
     return made
 
 
-def _fatal(spec: PlanStep, step: Step) -> Broken | None:
+def fatal(spec: PlanStep, step: Step) -> Broken | None:
+    """Return the failed unit that the step fails with, whatever the others did."""
     if step.counts[UnitState.FAILED] == 0:
         return None
     for unit in step.work:
@@ -63,9 +64,18 @@ def failure_of(unit: Unit) -> Broken:
 def _make(spec: PlanStep, step: Step) -> Artifact | Broken:
     if spec.map is None:
         return Artifact(step.work[0].result)
+    if spec.map.reducer == "merge":
+        return _merged(step)
     if spec.map.reducer == "vote":
         return _vote(step)
     return Artifact(b"[" + b",".join(unit.result or b"null" for unit in step.work) + b"]")
+
+
+def _merged(step: Step) -> Artifact | Broken:
+    for unit in step.asked:
+        if unit.kind == "merge" and unit.state is UnitState.COMPLETED:
+            return Artifact(unit.result)
+    return Broken("not_merged", "the units were not merged")
 
 
 def _vote(step: Step) -> Artifact | Broken:

@@ -6,8 +6,10 @@ also reopens what failed, was abandoned or was rejected. Both only give events; 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
+
+import msgspec
 
 from interlock.decide.fate import may_retry
 from interlock.decide.gate import tie_breakers
@@ -30,15 +32,20 @@ _WHILE_RUNNING: Final = frozenset({"module_changed", "probe_unavailable"})
 _REASONS: Final = frozenset(Reason)
 
 
-def close_lost(snap: Snapshot, now: Now) -> list[ev.Event]:
-    """Close every attempt that a dead driver left open as `lost`; retries are not charged."""
+def close_lost(snap: Snapshot, now: Now, trees: Mapping[str, ev.Tree] | None = None) -> list[ev.Event]:
+    """Close every attempt that a dead driver left open as `lost`; retries are not charged.
+
+    `trees` says, by `<unit>/<attempt>`, what became of their worktrees.
+    """
     events: list[ev.Event] = []
     for step in snap.steps:
         spec = snap.plan.steps[step.index]
         for unit in step.running.values():
             unsure = unit.kind == "work" and spec.effects == "external"
             left = UnitState.UNKNOWN if unsure else UnitState.PENDING
-            events.append(_lost(step, unit, now, left, engine_of(spec, unit.kind)))
+            tree = (trees or {}).get(f"{unit.id}/{unit.attempt}")
+            lost = _lost(step, unit, now, left, engine_of(spec, unit.kind))
+            events.append(lost if tree is None else msgspec.structs.replace(lost, tree=tree))
     return events
 
 

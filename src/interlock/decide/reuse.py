@@ -111,7 +111,7 @@ def _said(answer: Taken) -> bool:
 
 def _taken(one: Done) -> Taken:
     unit = one.unit
-    return Taken(Reused(one.origin, unit.state, unit.reason, unit.verdict, unit.result), unit.session)
+    return Taken(Reused(one.origin, unit.state, unit.reason, unit.verdict, unit.result, unit.left), unit.session)
 
 
 def _as_frozen(old: Snapshot, spec: PlanStep) -> bool:
@@ -136,4 +136,10 @@ def _parts(plan: Plan, spec: PlanStep, context: Shared, feedback: bytes | None) 
     prompt = target.text if isinstance(target, Prompt) else None
     if isinstance(shape["target"], dict) and prompt is not None:
         shape["target"] = {name: value for name, value in shape["target"].items() if name != "text"}
-    return {"prompt": prompt, **shape, "params": context.params_json, "inputs": context.inputs_json}
+    return {
+        "prompt": prompt,
+        **shape,
+        "worktree": context.base,
+        "params": context.params_json,
+        "inputs": context.inputs_json,
+    }

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from interlock.decide.values import UnresolvedError, describe, lookup, lookup_json
+from interlock.decide.worktrees import begins_at
 from interlock.model import canon
 from interlock.model.events import NewUnit
 from interlock.model.plan import Plan, Prompt
@@ -26,6 +27,8 @@ class Shared(msgspec.Struct, frozen=True):
 
     params_json: bytes
     inputs_json: bytes
+    base: str | None = None
+    """Where the step's worktrees begin."""
 
 
 def shared(snap: Snapshot, spec: PlanStep) -> Shared:
@@ -33,7 +36,7 @@ def shared(snap: Snapshot, spec: PlanStep) -> Shared:
     inputs = {entry.name: lookup_json(snap, entry.ref) for entry in spec.inputs}
     pairs = sorted(inputs.items(), key=lambda pair: pair[0].encode("utf-16-be"))
     body = b",".join(canon.dumps(name) + b":" + value for name, value in pairs)
-    return Shared(canon.dumps(snap.run.params), b"{" + body + b"}")
+    return Shared(canon.dumps(snap.run.params), b"{" + body + b"}", begins_at(snap, spec))
 
 
 def items_of(snap: Snapshot, spec: PlanStep) -> list[Any]:
@@ -74,6 +77,8 @@ def _unit(spec: PlanStep, base: bytes, seen: dict[str, int], index: int, item: o
 def base_hash(plan: Plan, spec: PlanStep, context: Shared, feedback: bytes | None = None) -> bytes:
     """Hash what all units of the step share."""
     shape = shape_of(plan, spec, feedback)
+    if context.base is not None:
+        shape["worktree"] = context.base
     parts = (canon.dumps(shape), context.params_json, context.inputs_json)
     return hashlib.sha256(b"\0".join(parts)).digest()
 
@@ -118,7 +123,15 @@ def next_round(step: Step, units: Iterable[Unit], hashes: dict[int | None, str])
     start = len(step.units)
     suffix = f"~r{step.round + 1}" + (f"~l{step.loop}" if step.loop > 1 else "")
     return tuple(
-        NewUnit(start + n, base_id(unit.id) + suffix, unit.index, unit.item, hashes[unit.index], feedback=unit.feedback)
+        NewUnit(
+            start + n,
+            base_id(unit.id) + suffix,
+            unit.index,
+            unit.item,
+            hashes[unit.index],
+            feedback=unit.feedback,
+            base=unit.base if step.loop > 1 else None,
+        )
         for n, unit in enumerate(units)
     )
 

@@ -56,6 +56,8 @@ class Attempt:
         self._cancel: Cancel | None = None
         self.wake: Callable[[], None] | None = None
         """Set while somebody waits on it."""
+        self.quiet = False
+        """Its process is not reported: it is a part of an attempt that has told of one."""
 
     def cancel(self, grace_s: float) -> None:
         """Ask it to end; a later wish can only make it sooner."""

@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from interlock.dispatch.git.base import WorktreeAsk
 from interlock.model.events import Process, Usage
 from interlock.model.outcome import Outcome
 from interlock.model.plan import Target
@@ -47,6 +48,26 @@ class EngineCall(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     extra_params_json: str = "{}"
 
 
+class MergePart(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One item's work in a merge."""
+
+    index: int
+    item_json: bytes
+    commit: str
+    ref: str
+
+
+class MergeAsk(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """Units' work to bring together on `branch`, from the commit of `worktree` on; `checked` by the job's target."""
+
+    worktree: WorktreeAsk
+    branch: str
+    parts: tuple[MergePart, ...]
+    checked: bool
+    at_s: int
+    """The date of the merges, in seconds since the epoch: the same each time it is done again."""
+
+
 class Job(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What all units of one step, round and loop share; built once, never per unit.
 
@@ -75,6 +96,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Of prompts and judges; `target` says nothing more then."""
     accepts_any_exit: bool = False
     """A check or probe: exit code and output are the answer, so a non-zero exit is not a failure."""
+    merge: MergeAsk | None = None
+    """What a merge brings together; `target` is its check then."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +120,15 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """The agent session to continue in; None starts a new one."""
     session_usage: Usage | None = None
     """What earlier attempts consumed in that session, for agents that report only its total; None when unknown."""
+    worktree: WorktreeAsk | None = None
+    """The worktree to make for it."""
+    cwd: str | None = None
+    """Where it works instead of in the job's folder: in its worktree, or in a kept one."""
+
+    @property
+    def folder(self) -> str:
+        """Where it works."""
+        return self.cwd or self.job.cwd
 
 
 class Started(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,4 +148,15 @@ class EnvAudit(msgspec.Struct, frozen=True, kw_only=True):
 
 Report = Started | Outcome | EnvAudit
 
-__all__ = ["EngineCall", "EngineSettings", "EnvAudit", "Job", "Outcome", "Report", "Request", "Started"]
+__all__ = [
+    "EngineCall",
+    "EngineSettings",
+    "EnvAudit",
+    "Job",
+    "MergeAsk",
+    "MergePart",
+    "Outcome",
+    "Report",
+    "Request",
+    "Started",
+]

@@ -63,6 +63,8 @@ class JobContext:
         env[b"INTERLOCK_ATTEMPT"] = b"%d" % request.attempt
         env[b"INTERLOCK_IDEMPOTENCY_KEY"] = request.idempotency_key.encode()
         env[VARIABLE.encode()] = marker.value(request.dispatch).encode()
+        if request.cwd is not None:
+            env[b"PWD"] = os.fsencode(request.cwd)
         if request.index is not None:
             env[b"INTERLOCK_ITEM_INDEX"] = b"%d" % request.index
         if request.item_json is not None and _fits(item := _text_of(request.item_json)):

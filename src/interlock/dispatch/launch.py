@@ -89,7 +89,7 @@ class Launcher:
         (reading_out, writing_out), (reading_err, writing_err) = two_pipes()
         try:
             attempt.started_at = now_ms()
-            popen = self._programs.spawn(shared.argv, request.job.cwd, env, writing_out, writing_err)
+            popen = self._programs.spawn(shared.argv, request.folder, env, writing_out, writing_err)
         except BaseException:
             os.close(reading_out)
             os.close(reading_err)
@@ -101,7 +101,9 @@ class Launcher:
         out = Sink(reading_out, "out", request.job.max_result_bytes + 1, shared.redactor, log)
         err = Sink(reading_err, "err", TAIL_BYTES, shared.redactor, log)
         mark = (self._marker.prefix + request.dispatch).encode()
-        return Supervisor(attempt, popen, (out, err), log, mark).run(poller, wake_fd, self._report)
+        return Supervisor(attempt, popen, (out, err), log, mark).run(
+            poller, wake_fd, _mute if attempt.quiet else self._report
+        )
 
     def _shared(self, job: Job) -> _Shared:
         with self._lock:
@@ -141,6 +143,10 @@ class Launcher:
         """Release what is held; no attempt may be under way. Idempotent."""
         self._programs.close()
         self._contexts.remove()
+
+
+def _mute(_report: Report) -> None:
+    """A start that nobody is to hear of."""
 
 
 def two_pipes() -> tuple[tuple[int, int], tuple[int, int]]:

@@ -19,10 +19,12 @@ from typing import Final
 from interlock.dispatch.attempt import Attempt
 from interlock.dispatch.base import Job, Outcome, Report, Request
 from interlock.dispatch.clean_env import clean
+from interlock.dispatch.isolated import Isolation
 from interlock.dispatch.launch import Launcher
 from interlock.dispatch.leftovers import end_strays
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import Marker
+from interlock.dispatch.merging import Merger
 from interlock.dispatch.reaper import Reaper
 from interlock.dispatch.redact_base import ResolvedEnv
 from interlock.model.states import Reason
@@ -62,6 +64,7 @@ class CommandRunner:
         *,
         environ: Mapping[str, str] | None = None,
         reaper: Reaper | None = None,
+        isolation: Isolation | None = None,
     ) -> None:
         if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
             # inherited from whoever started us; exit codes would be lost, and children would inherit it too
@@ -70,6 +73,8 @@ class CommandRunner:
         base = clean(os.environ if environ is None else environ)
         self._report = report
         self._marker = marker
+        self._environ = environ
+        self._isolation = isolation or Isolation(marker, environ)
         self._reaper = reaper or Reaper(marker, base)
         self._owns_reaper = reaper is None
         self._launcher = Launcher(report, env_for, log, scratch, marker, base, self._reaper)
@@ -166,7 +171,11 @@ class CommandRunner:
 
     def _carry_out(self, attempt: Attempt, poller: select.poll, wake_fd: int) -> Outcome:
         try:
-            return self._launcher.carry_out(attempt, poller, wake_fd)
+            merge = attempt.request.job.merge
+            if merge is not None:
+                merger = Merger(attempt, self._launcher.carry_out, poller, wake_fd)
+                return merger.carry_out(merge, self._isolation, self._environ)
+            return self._isolation.carry_out(attempt, lambda: self._launcher.carry_out(attempt, poller, wake_fd))
         except Exception as error:  # noqa: BLE001 - a fault of ours must end as an outcome, or the run would wait for ever
             text = f"interlock failed to carry out the attempt: {type(error).__name__}: {error}"
             return attempt.never_began(Reason.DISPATCH_ERROR, text, answered=attempt.process is None)

@@ -21,6 +21,7 @@ import msgspec
 
 from interlock.dispatch.attempt import Attempt, now_ms
 from interlock.dispatch.base import EngineSettings, EnvAudit, Job, Outcome, Report, Request
+from interlock.dispatch.isolated import Isolation
 from interlock.dispatch.limiter import EngineLimit, Limiter, Place, Waiting, limits_folder
 from interlock.dispatch.llm import Lines, LlmEngines
 from interlock.dispatch.log import RunLog
@@ -68,12 +69,14 @@ class PromptRunner:
         *,
         environ: Mapping[str, str] | None = None,
         limits: Path | None = None,
+        isolation: Isolation | None = None,
     ) -> None:
         self._report = report
         self._env_for = env_for
         self._settings = settings
         self._log = log
         self._agents = agents
+        self._isolation = isolation
         self._llm = LlmEngines()
         self._environ = os.environ if environ is None else environ
         self._limiter = Limiter(limits or limits_folder(self._environ))
@@ -184,7 +187,11 @@ class PromptRunner:
             return outcome_of(attempt, ending, keyed.env.redactor, self._log)
         poller, wake = desk.poller()
         attempt.wake = wake
-        return self._agents.answer(attempt, settings, keyed.env, keyed.key, poller, wake.fd)
+
+        def answer() -> Outcome:
+            return self._agents.answer(attempt, settings, keyed.env, keyed.key, poller, wake.fd)
+
+        return answer() if self._isolation is None else self._isolation.carry_out(attempt, answer)
 
     def _audit(self, job: Job, env: ResolvedEnv) -> None:
         if not env.names and not env.warnings:

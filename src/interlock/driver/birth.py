@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from datetime import UTC, datetime
 
-from interlock.model.plan import Gate, Plan
+from interlock.model.plan import Gate, Plan, Step
 from interlock.plan.freeze import freeze
 from interlock.store.base import NewRun, NewStep, Stage
 
@@ -28,6 +28,12 @@ def stages(gate: Gate | None) -> tuple[Stage, ...]:
     return tuple(stage for stage, asked in held.items() if asked)
 
 
+def _stages(step: Step) -> tuple[Stage, ...]:
+    """Name what is asked about the step's artifact; a merge had its check after each of its parts."""
+    merged = step.map is not None and step.map.reducer == "merge"
+    return tuple(stage for stage in stages(step.gate) if not (merged and stage == "check"))
+
+
 def new_run(plan: Plan, run_id: str, params_json: bytes, at: int, key: str | None) -> NewRun:
     """Return the rows of a new run of `plan`."""
     plan_json, plan_hash = freeze(plan)
@@ -39,7 +45,7 @@ def new_run(plan: Plan, run_id: str, params_json: bytes, at: int, key: str | Non
         params_json=params_json,
         created_at=at,
         steps=tuple(
-            NewStep(id=step.id, stages=stages(step.gate), each=step.gate is not None and step.gate.each)
+            NewStep(id=step.id, stages=_stages(step), each=step.gate is not None and step.gate.each)
             for step in plan.steps
         ),
         key=key,

@@ -16,12 +16,14 @@ from interlock.driver.forking import fork_openings
 from interlock.driver.lease import Host, acquire, held_error, renewed
 from interlock.driver.load import restore
 from interlock.driver.loop import Loop, Observer, Opening, Stop
+from interlock.driver.trees import lost_notices
 from interlock.errors import DispatchRefusedError, InterlockError
 from interlock.model import events as ev
 from interlock.model.events import Process
 from interlock.model.plan import Plan
 from interlock.model.run import Lease, Snapshot
 from interlock.plan.freeze import thaw
+from interlock.store.attempt_rows import TreeRow
 from interlock.store.base import Store
 
 
@@ -34,6 +36,8 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     alive: Callable[[Process], bool]
     end_leftovers: Callable[[str, Collection[Process], str | None], int]
     executor: Callable[[Plan, Lease], Executor]
+    settle_lost: Callable[[Plan, str, Sequence[TreeRow]], dict[str, ev.Tree]]
+    """Settles the worktrees that dead drivers left."""
     map_concurrency: int
     guard: Callable[[Loop], AbstractContextManager[None]]
     """Lets signals reach the loop while it drives."""
@@ -83,6 +87,9 @@ def _drive(
     if loaded.dispatched:
         _prove(world, held)
         world.end_leftovers(lease.run_id, [row.process for row in loaded.open if row.process is not None], lease.holder)
+    trees: dict[str, ev.Tree] = {}
+    if plan.repository is not None and loaded.dispatched:
+        trees = world.settle_lost(plan, lease.run_id, store.worktrees(lease.run_id))
     snap, recorded = restore(plan, loaded, store.units(lease.run_id))
     taking = fork_openings(store, snap, loaded.run)
     with _closing(world.executor(plan, lease)) as executor:
@@ -97,7 +104,7 @@ def _drive(
             timeout_ms=timeout_ms,
         )
         with world.guard(loop):
-            loop.drive([close_lost, _compare(recorded), *taking, *openings], settle_only=settle_only)
+            loop.drive([_close(trees), _compare(recorded), *taking, *openings], settle_only=settle_only)
         held[0] = loop.lease
     if loop.error is not None:
         raise loop.error
@@ -110,6 +117,13 @@ def _prove(world: World, held: list[Lease]) -> None:
     if not world.store.renew(lease):
         raise held_error(lease.run_id, world.store.read_lease(lease.run_id))
     held[0] = lease
+
+
+def _close(trees: dict[str, ev.Tree]) -> Opening:
+    def opening(snap: Snapshot, now: Now) -> list[ev.Event]:
+        return [*close_lost(snap, now, trees), *lost_notices(trees, now.at)]
+
+    return opening
 
 
 def _compare(recorded: dict[tuple[int, int], str]) -> Opening:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from interlock.decide.estimate import Estimate, Sample, estimate
 from interlock.decide.preview import StepPlan
 from interlock.model.plan import Plan
@@ -12,6 +14,14 @@ from interlock.store.base import Store
 
 _MOST_SAMPLES: Final = 2_000
 """The latest calls of the project; older ones tell little of today's prices."""
+
+
+class Preview(msgspec.Struct, frozen=True, kw_only=True):
+    """What `plan` shows: the plan's hash, step by step what would run, be reused or asked, and what it may cost."""
+
+    plan_hash: str
+    steps: tuple[StepPlan, ...]
+    estimate: Estimate
 
 
 def estimate_of(plan: Plan, steps: Sequence[StepPlan], store: Store) -> Estimate:

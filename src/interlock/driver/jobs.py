@@ -17,10 +17,11 @@ from interlock.decide.work import Shared, idempotency_key, shared
 from interlock.dispatch.base import EngineCall, Job, Request
 from interlock.dispatch.redact import PatternRedactor
 from interlock.driver.project import project_id_in
+from interlock.driver.trees import TreeBook
 from interlock.errors import DispatchRefusedError
 from interlock.model import canon
 from interlock.model.events import Process
-from interlock.model.plan import Engine, Plan, Prompt, PythonFunction, Target
+from interlock.model.plan import Command, Engine, Plan, Prompt, PythonFunction, Target
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step, Unit
 from interlock.model.secret import secret_texts
@@ -41,6 +42,7 @@ class JobBook:
         self._jobs: dict[tuple[int, str, int, int], Job] = {}
         self._checked: set[tuple[int, str]] = set()
         self._notices: list[str] = []
+        self._trees = TreeBook(snap)
         secrets = secret_texts((param.name for param in snap.plan.params if param.secret), snap.run.params)
         self._hide: Callable[[bytes], bytes] = PatternRedactor(secrets).json if secrets else bytes
 
@@ -62,6 +64,7 @@ class JobBook:
         asked = unit if unit.kind != "probe" else step.units[int(unit.subject or 0)]
         session = self._session(step, unit)
         text = None if job.call is None else self._prompt(step, unit, job)
+        worktree = self._trees.worktree(step, unit, number, session)
         cold = text
         if text is not None and _corrects(unit):
             cold = correction(unit.error, text)
@@ -79,6 +82,8 @@ class JobBook:
             cold_prompt=None if cold == text else cold,
             session=session,
             session_usage=None if session is None else self._snap.sessions.get(session),
+            worktree=worktree,
+            cwd=self._trees.folder(step, unit),
         )
 
     def _session(self, step: Step, unit: Unit) -> str | None:
@@ -135,6 +140,7 @@ class JobBook:
             max_result_bytes=self._plan.limits.max_result_bytes,
             max_log_bytes=self._plan.limits.max_log_bytes,
             accepts_any_exit=asking,
+            merge=self._trees.merge(step, unit),
         )
 
     def _env(self, spec: PlanStep, unit: Unit) -> tuple[str, ...]:
@@ -244,6 +250,8 @@ def _target(spec: PlanStep, unit: Unit) -> Target:
     found: Target | None
     if unit.kind == "gate":
         found = spec.gate.check if spec.gate else None
+    elif unit.kind == "merge":
+        found = (spec.gate.check if spec.gate else None) or Command()
     elif unit.kind == "probe":
         found = spec.probe
     elif unit.kind == "judge" and spec.gate is not None and spec.gate.judge is not None:

@@ -60,13 +60,18 @@ def _step(step: Step, row: StepRow) -> None:
 
 
 def _add(snap: Snapshot, step: Step, row: UnitRow) -> None:
-    new = ev.NewUnit(row.ordinal, row.id, row.index, row.item, "", row.subject, row.feedback, row.session)
+    new = ev.NewUnit(
+        row.ordinal, row.id, row.index, row.item, "", row.subject, row.feedback, row.session, row.base, row.worktree
+    )
     unit = Unit(new, row.kind, row.round, row.loop)
     unit.state = UnitState(row.state)
     unit.attempt, unit.retries, unit.not_before = row.attempt, row.retries, row.not_before or 0
     unit.asks = row.asks
     unit.reason, unit.error, unit.result = row.reason, row.error, row.result
     unit.verdict, unit.origin = row.verdict, row.reused
+    unit.left = row.left
+    if step.base is None and unit.kind == "work" and unit.loop == 1:
+        step.base = unit.base
     step.units.append(unit)
     if unit.state is UnitState.RUNNING:
         unit.dispatch = row.dispatch

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from interlock.dispatch.base import EngineSettings, Job, Outcome, Report, Request
 from interlock.dispatch.clean_env import clean
+from interlock.dispatch.isolated import Isolation
 from interlock.dispatch.leftovers import end_strays
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import Marker, step_of
@@ -81,7 +82,17 @@ class LocalExecutor:
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poller = select.epoll()
         self._poller.register(self._event, select.EPOLLIN)
-        self._commands = CommandRunner(self._post, env_for, log, scratch, marker, environ=environ, reaper=self._reaper)
+        self._isolation = Isolation(marker, environ)
+        self._commands = CommandRunner(
+            self._post,
+            env_for,
+            log,
+            scratch,
+            marker,
+            environ=environ,
+            reaper=self._reaper,
+            isolation=self._isolation,
+        )
         self._files = OpenFiles()
         self._pool = PythonPool(
             interpreter=Interpreter(tuple(python), tuple(python_path), base),
@@ -135,7 +146,13 @@ class LocalExecutor:
 
             agents = AgentRunner(self._post, self._log, self._scratch, self._marker, self._base, self._reaper)
             self._prompts = PromptRunner(
-                self._post, self._env_for, self._settings, self._log, agents, environ=self._environ
+                self._post,
+                self._env_for,
+                self._settings,
+                self._log,
+                agents,
+                environ=self._environ,
+                isolation=self._isolation,
             )
         return self._prompts
 
@@ -224,6 +241,7 @@ class LocalExecutor:
         if step in self._python_steps:
             self._python_steps.discard(step)
             end_strays(self._marker, lambda dispatch: step_of(dispatch) == step)
+        self._isolation.tidy(step)
 
     def wake(self) -> None:
         """Make `wait` return."""
@@ -238,6 +256,7 @@ class LocalExecutor:
         if self._prompts is not None:
             self._prompts.close()
         self._commands.close()
+        self._isolation.close()
         if self._used_python:
             prefix = self._marker.prefix.encode()
             sweep(lambda value: any(mark.startswith(prefix) for mark in value.split(b" ")))

@@ -191,6 +191,8 @@ class Loop:
             self._counter += 1
             dispatch = dispatch_id(self._lease.holder, step.index, self._counter)
             number = unit.attempt + 1
+            request = self._jobs.request(job, step, unit, number, dispatch, process)
+            tree = request.worktree
             event = ev.AttemptReserved(
                 at=at,
                 step=step.index,
@@ -201,8 +203,10 @@ class Loop:
                 engine=job.call.engine if job.call else None,
                 model=job.call.model if job.call else None,
                 reserve_tokens=reserve,
+                worktree=None if tree is None else tree.path,
+                base=None if tree is None else tree.commit,
             )
-            requests.append((self._jobs.request(job, step, unit, number, dispatch, process), step, unit))
+            requests.append((request, step, unit))
             self._add(pending, (event,))
         for text in self._jobs.take_notices():
             if text not in self._snap.noticed:

@@ -88,6 +88,16 @@ class FileSources:
             return _unreadable(error, self._folder)
         return WorkflowFile(file=str(named), real=str(real), content=content, sources=FileSources(named, self._paths))
 
+    def repository(self) -> str | Missing:
+        """The top folder of the working tree that the project's root lies in."""
+        top = git_answer(self._root, "rev-parse", "--show-toplevel")
+        if not top:
+            reason = f"{self._root} lies in no git repository with a working tree"
+            return Missing(reason=reason, hint="make one: git init && git add -A && git commit")
+        if git_commit(self._root) is None:
+            return Missing(reason=f"the git repository {top} has no commit yet", hint="commit what is there first")
+        return os.path.realpath(top)
+
     def script(self, path: str) -> ScriptFile | Missing:
         """Read a script; `path` is relative to the workflow file."""
         try:
@@ -186,10 +196,15 @@ def _unreadable(error: Exception, folder: Path) -> Missing:
 
 def git_commit(root: Path) -> str | None:
     """Return the commit that `root` stands at, None without a repository, a commit or git."""
+    return git_answer(root, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+
+
+def git_answer(root: Path, *words: str) -> str | None:
+    """Return what git says on stdout about `root`, None where it fails or says nothing."""
     environment = {name: value for name, value in os.environ.items() if name not in _GIT_ELSEWHERE}
     try:
         asked = subprocess.run(
-            ["git", "-C", str(root), "rev-parse", "--verify", "--quiet", "HEAD^{commit}"],
+            ["git", "-C", str(root), *words],
             env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -198,5 +213,5 @@ def git_commit(root: Path) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    text = asked.stdout.decode("ascii", "replace").strip()
+    text = os.fsdecode(asked.stdout).removesuffix("\n")
     return text if asked.returncode == 0 and text else None

@@ -14,8 +14,9 @@ import msgspec
 
 from interlock.model.states import AttemptState, Reason, RunState, StepState, UnitState
 
-UnitKind = Literal["work", "gate", "judge", "approval", "probe"]
-"""A `gate` unit runs a check, a `judge` unit asks an engine, an `approval` unit waits for a person."""
+UnitKind = Literal["work", "gate", "judge", "approval", "probe", "merge"]
+"""A `gate` unit runs a check, a `judge` unit asks an engine, an `approval` unit waits for a person,
+a `merge` unit brings the work units' worktrees together."""
 Verdict = Literal["pass", "reject"]
 Ceiling = Literal["max_units", "max_tokens", "max_cost_usd", "max_duration_ms"]
 
@@ -50,6 +51,15 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str | None = None
 
 
+class Tree(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of an attempt's worktree: the commit it began at and, where something changed, what was kept."""
+
+    base: str
+    commit: str | None = None
+    ref: str | None = None
+    """Holds `commit`; the folder is kept too."""
+
+
 class LogSpan(msgspec.Struct, frozen=True, array_like=True):
     """Where an attempt's frames lie in the run's log file."""
 
@@ -74,6 +84,8 @@ class Reused(msgspec.Struct, frozen=True, array_like=True):
     verdict: Verdict | None = None
     result: bytes | None = None
     """Content."""
+    left: str | None = None
+    """The commit that its worktree was left at, which its run keeps."""
 
 
 class NewUnit(msgspec.Struct, frozen=True, array_like=True):
@@ -90,6 +102,10 @@ class NewUnit(msgspec.Struct, frozen=True, array_like=True):
     """Content: canonical JSON `{feedback, missing}` of the loop before, for loops from 2."""
     session: str | None = None
     """The agent session to go on in, where the step says `session: continue`."""
+    base: str | None = None
+    """The commit that its worktree begins at, where the loop before left one; None is the step's base."""
+    worktree: str | None = None
+    """Where that worktree stood, for a session that goes on there."""
     reused: Reused | None = None
     """Taken over from another run: the unit is born ended."""
 
@@ -134,6 +150,10 @@ class AttemptReserved(_Event, frozen=True, kw_only=True, tag="attempt_reserved")
     """Of a prompt: whom it goes to, and the exact model asked for."""
     reserve_tokens: int = 0
     """What the budget holds back for it until its usage is known."""
+    worktree: str | None = None
+    """Where its worktree is going to be."""
+    base: str | None = None
+    """What that begins at: a commit, or the name of one that is not resolved yet."""
 
 
 class AttemptStarted(_Event, frozen=True, kw_only=True, tag="attempt_started"):
@@ -175,6 +195,8 @@ class AttemptFinished(_Event, frozen=True, kw_only=True, tag="attempt_finished")
     """Corrective re-asks of the unit spent so far, this one's included when the unit is pending again for it."""
     log: LogSpan | None = None
     started_at: int | None = None
+    tree: Tree | None = None
+    """Of an attempt that had a worktree."""
 
 
 class UnitsStopped(_Event, frozen=True, kw_only=True, tag="units_stopped"):

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from interlock.model.events import Answered, LogSpan, Process, Usage
+from interlock.model.events import Answered, LogSpan, Process, Tree, Usage
 from interlock.model.states import Reason
 
 PLACEHOLDERS: Final = "its texts are placeholders, not an answer"
@@ -40,5 +40,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     quota_until: int | None = None
     """With reason `llm_quota`: epoch ms when the engine takes work again, None when unknown."""
     answered_by: Answered | None = None
+    tree: Tree | None = None
+    """Of an attempt that had a worktree."""
     notices: tuple[str, ...] = ()
     """What the engine could not honour; said once a run."""

@@ -110,7 +110,7 @@ class Map(_Value, frozen=True, kw_only=True):
 
     over: Reference
     concurrency: int | None = None
-    reducer: Literal["collect", "vote"] = "collect"
+    reducer: Literal["collect", "vote", "merge"] = "collect"
     item_schema_json: str | None = None
 
 
@@ -182,6 +182,11 @@ class Step(_Value, frozen=True, kw_only=True):
     cwd: str = "."
     effects: Literal["internal", "external"] = "internal"
     probe: Command | None = None
+    isolation: Literal["none", "worktree"] = "none"
+    worktree_base: Reference | None = None
+    """What a first worktree begins at; None is the plan's commit."""
+    worktree_uncommitted: bool = False
+    """It begins at `Plan.uncommitted`."""
     line: int = 0
 
     @property
@@ -281,6 +286,10 @@ class Plan(_Value, frozen=True, kw_only=True):
     engines: tuple[Engine, ...] = ()
     """Those that some step or judge uses."""
     limits: Limits = Limits()
+    repository: str | None = None
+    """The top folder of the git repository that worktrees are of, where a step works in one."""
+    uncommitted: str | None = None
+    """The commit made of the user's uncommitted state when the run was created, where a step takes it along."""
     notices: tuple[str, ...] = ()
     """Things the author should know once per run: accepted akm spellings that do nothing here, for example."""
 

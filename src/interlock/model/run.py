@@ -18,7 +18,7 @@ from interlock.model import events as ev
 from interlock.model.plan import Plan, Prompt
 from interlock.model.reuse import Reuse
 from interlock.model.states import RUN_ENDED, Reason, RunState, StepState, UnitState
-from interlock.model.unit import Step, Unit, move_unit
+from interlock.model.unit import Step, Unit, move_unit, note_tree
 
 _SEEN: Final = 100
 """Answers of an engine that a reservation looks back on."""
@@ -175,6 +175,8 @@ def _reserved(snap: Snapshot, event: ev.AttemptReserved) -> None:
     snap.running += 1
     if unit.kind == "work":
         snap.dispatched += 1
+    if event.worktree is not None:
+        unit.worktree = event.worktree
     if event.reserve_tokens:
         unit.reserve_tokens = event.reserve_tokens
         snap.reserved_tokens += event.reserve_tokens
@@ -212,6 +214,8 @@ def _finished(snap: Snapshot, event: ev.AttemptFinished) -> None:
     unit.asks = event.asks
     if event.answered is not None and event.answered.session is not None:
         _note_session(snap, unit, event.answered.session, event.usage)
+    if event.tree is not None:
+        note_tree(step, unit, event.tree)
     move_unit(step, unit, event.unit_state)
     _queue(step, unit, event.not_before)
     if unit.reserve_tokens:

@@ -17,6 +17,7 @@ class Unit:
     __slots__ = (
         "asks",
         "attempt",
+        "base",
         "dispatch",
         "error",
         "feedback",
@@ -24,6 +25,7 @@ class Unit:
         "index",
         "item",
         "kind",
+        "left",
         "loop",
         "not_before",
         "ordinal",
@@ -37,6 +39,7 @@ class Unit:
         "state",
         "subject",
         "verdict",
+        "worktree",
     )
 
     def __init__(self, new: ev.NewUnit, kind: ev.UnitKind, round_: int, loop: int) -> None:
@@ -61,12 +64,19 @@ class Unit:
         self.session = new.session
         self.asks = 0
         self.reserve_tokens = 0
+        self.base = new.base
+        """The commit that its worktrees begin at, once that is known."""
+        self.worktree = new.worktree
+        """Where its last worktree is or was."""
+        self.left: str | None = None
+        """The commit that its last attempt's worktree was left at."""
         self.origin: ev.Origin | None = None
         """Of a unit that was taken over: where it was done."""
         if new.reused is not None:
             self.origin = new.reused.origin
             self.state, self.reason = new.reused.state, new.reused.reason
             self.result, self.verdict = new.reused.result, new.reused.verdict
+            self.left = new.reused.left
 
     def waits_until(self, at: int) -> bool:
         """Tell whether the unit is in backoff until exactly then."""
@@ -97,6 +107,8 @@ class Step:
         self.counts: dict[UnitState, int] = dict.fromkeys(UnitState, 0)
         """Of `work` only."""
         self.first_failure: Unit | None = None
+        self.base: str | None = None
+        """The commit that the first loop's worktrees began at."""
         self.asking = 0
         """Check, judge and probe units that have not ended; those that wait for a person don't count."""
 
@@ -121,3 +133,11 @@ def move_unit(step: Step, unit: Unit, state: UnitState) -> None:
     elif unit.kind != "approval":
         step.asking += (state not in UNIT_ENDED) - (unit.state not in UNIT_ENDED)
     unit.state = state
+
+
+def note_tree(step: Step, unit: Unit, tree: ev.Tree) -> None:
+    """Remember where the unit's worktree began and was left; the first one says so for the whole step."""
+    unit.base = unit.base or tree.base
+    unit.left = tree.commit or tree.base
+    if step.base is None and unit.kind == "work" and unit.loop == 1:
+        step.base = tree.base

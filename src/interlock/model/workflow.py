@@ -35,6 +35,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     env: tuple[str, ...] | UnsetType = UNSET
     cwd: str | UnsetType = UNSET
     isolation: Literal["none", "worktree"] | UnsetType = UNSET
+    worktree_base: Reference | UnsetType = UNSET
+    worktree_uncommitted: bool | UnsetType = UNSET
     effects: Literal["internal", "external"] | UnsetType = UNSET
     probe: RunDecl | UnsetType = UNSET
     temperature: float | UnsetType = UNSET
@@ -109,6 +111,8 @@ class StepDecl(msgspec.Struct, frozen=True, kw_only=True):
     output_schema_json: str | None = None
     gate: GateDecl | None = None
     places: dict[str, Place] = {}
+    defaulted: frozenset[str] = frozenset()
+    """Settings that come from `defaults` alone."""
 
 
 class Workflow(msgspec.Struct, frozen=True, kw_only=True):

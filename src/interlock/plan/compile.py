@@ -152,4 +152,5 @@ def _step(draft: Draft, graph: Graph) -> StepDecl:
         output_schema_json=None if draft.schema is UNSET else canon.dumps(draft.schema).decode(),
         gate=draft.gate,
         places=draft.places,
+        defaulted=draft.defaulted,
     )

@@ -21,6 +21,7 @@ from interlock.plan.resolve_prompt import PromptResolver
 from interlock.plan.resolve_target import TargetResolver
 from interlock.plan.sources import Missing, Sources
 from interlock.plan.unsupported import report_unsupported
+from interlock.plan.worktrees import WorktreeResolver
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,6 +65,7 @@ class _Resolver:
         self.folders: dict[str, str | Missing] = {}
         self.targets = TargetResolver(workflow, config, sources, source)
         self.prompts = PromptResolver(config, source)
+        self.worktrees = WorktreeResolver(sources, source)
 
     def plan(self, steps: tuple[Step, ...]) -> Plan:
         workflow, targets = self.workflow, self.targets
@@ -86,6 +88,7 @@ class _Resolver:
             env_groups=tuple(self.groups[name] for name in sorted(self.groups)),
             engines=engines,
             limits=self.config.plan_limits(),
+            repository=self.worktrees.repository,
             notices=workflow.notices + self.source.notices(),
         )
 
@@ -93,12 +96,14 @@ class _Resolver:
         report_unsupported(decl, self.source)
         settings = decl.settings
         timeout_ms, idle_timeout_ms = self.timeouts(decl)
+        target, cwd = self.target(decl), self.cwd(decl)
+        isolated = self.worktrees.isolates(decl, target, self.prompts.used, cwd)
         return Step(
             id=decl.id,
             needs=decl.needs,
             explicit_needs=decl.explicit_needs,
             routers=decl.routers,
-            target=self.target(decl),
+            target=target,
             map=self.map(decl),
             route=decl.route,
             inputs=decl.inputs,
@@ -109,9 +114,12 @@ class _Resolver:
             timeout_ms=timeout_ms,
             idle_timeout_ms=idle_timeout_ms,
             env=self.env(decl),
-            cwd=self.cwd(decl),
+            cwd=cwd,
             effects="internal" if settings.effects is UNSET else settings.effects,
             probe=self.probe(decl),
+            isolation="worktree" if isolated else "none",
+            worktree_base=(settings.worktree_base or None) if isolated else None,
+            worktree_uncommitted=isolated and settings.worktree_uncommitted is True,
             line=decl.place.line,
         )
 
@@ -144,8 +152,7 @@ class _Resolver:
         return Map(
             over=written.over,
             concurrency=written.concurrency,
-            # a merge was reported, so the plan never gets out
-            reducer="collect" if written.reducer == "merge" else written.reducer,
+            reducer=written.reducer,
             item_schema_json=written.item_schema_json,
         )
 

@@ -12,9 +12,11 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from interlock.model.plan import Reference
 from interlock.model.workflow import Place, Settings
 from interlock.plan import fields as f
-from interlock.plan.diagnose import Source
+from interlock.plan.diagnose import Source, shown
+from interlock.plan.refs import ReferenceSyntaxError, parse_reference
 from interlock.plan.retry import read_retry
 from interlock.plan.scalars import to_json
 from interlock.plan.targets import KIND_TEXT, Kind, read_command
@@ -35,6 +37,17 @@ Layer = dict[str, Setting]
 def _object(source: Source, node: Node, what: str) -> dict[str, Any] | UnsetType:
     written = f.mapping(source, node, what)
     return UNSET if written is UNSET else to_json(written, source)
+
+
+def _reference(source: Source, node: Node, what: str) -> Reference | UnsetType:
+    written = f.text(source, node, what)
+    if written is UNSET:
+        return UNSET
+    try:
+        return parse_reference(written)
+    except ReferenceSyntaxError as error:
+        source.error(node.place, "bad-reference", f"{what}: '{shown(written)}' {error}", error.hint)
+        return UNSET
 
 
 _DISPATCHED: Final[frozenset[Kind]] = frozenset({"prompt", "command", "script", "python", "library"})
@@ -61,6 +74,8 @@ _RULES: Final[dict[str, _Rule]] = {
     "env": _Rule(f.names, "env", _DISPATCHED),
     "cwd": _Rule(f.text, "cwd", _DISPATCHED),
     "isolation": _Rule(f.choice(("none", "worktree")), "isolation", _IN_WORKTREE),
+    "worktree_base": _Rule(_reference, "worktree_base", _IN_WORKTREE),
+    "worktree_uncommitted": _Rule(f.boolean, "worktree_uncommitted", _IN_WORKTREE),
     "effects": _Rule(f.choice(("internal", "external")), "effects", _TARGETS),
     "probe": _Rule(read_command, "probe", _TARGETS),
     "temperature": _Rule(f.number(0), "temperature", _PROMPTS),

@@ -17,6 +17,17 @@ from interlock.plan.links import Link
 from interlock.plan.steps import Draft
 
 _PRIMITIVES: Final = frozenset({"string", "number", "integer", "boolean", "null"})
+_MERGED: Final = {
+    "type": "object",
+    "properties": {
+        "branch": {"type": "string"},
+        "tree": {"type": "string"},
+        "merged": {"type": "array"},
+        "conflicts": {"type": "array"},
+        "rejected": {"type": "array"},
+    },
+    "additionalProperties": False,
+}
 _TEXT: Final = {"type": ["string", "null"]}
 
 
@@ -33,7 +44,7 @@ def declared_shape(of: Param | Draft) -> Any:  # noqa: ANN401 - any JSON Schema
         return single
     if of.map.reducer == "collect":
         return {"type": "array"}
-    return single if of.map.reducer == "vote" else {"type": "object"}
+    return single if of.map.reducer == "vote" else _MERGED
 
 
 def report_shape(source: Source, link: Link, schema: Any) -> None:  # noqa: ANN401 - any JSON Schema

@@ -68,6 +68,10 @@ class Sources(Protocol):
         """Read a child workflow; `path` is relative to the workflow file."""
         ...
 
+    def repository(self) -> str | Missing:
+        """Return the top folder of the git repository that the project's root lies in and has a commit of."""
+        ...
+
     def script(self, path: str) -> ScriptFile | Missing:
         """Read a script; `path` is relative to the workflow file."""
         ...

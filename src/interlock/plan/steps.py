@@ -25,6 +25,7 @@ from interlock.plan.refs import STEP_ID
 from interlock.plan.scalars import is_null
 from interlock.plan.schema_check import read_schema
 from interlock.plan.targets import Kind, kind_of, read_command, read_uses
+from interlock.plan.worktrees import check_merge, worktree_links
 from interlock.plan.yaml import Mapping, Node, Scalar
 from interlock.plan.yaml import Sequence as ListNode
 
@@ -64,6 +65,7 @@ class Draft(msgspec.Struct, kw_only=True):
     gate: GateDecl | None = None
     links: list[Link] = []
     places: dict[str, Place] = {}
+    defaulted: frozenset[str] = frozenset()
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,11 +214,8 @@ def _read_settings(
     own = (s.read_layer(fields), units[0].layer, in_map, units[1].layer)
     draft.layer = s.lay_over(given.defaults, own, draft.kind, given.source)
     draft.places.update({key: setting.place for key, setting in draft.layer.items()})
-    isolation = draft.layer.get("isolation")
-    if draft.map is not None and draft.map.reducer == "merge" and (isolation is None or isolation.value != "worktree"):
-        place = draft.places.get("map.reducer", draft.place)
-        message = "'merge' needs worktrees to merge"
-        given.source.error(place, "merge-without-worktree", message, "add 'isolation: worktree'")
+    draft.defaulted = frozenset(draft.layer).difference(*own)
+    draft.links += worktree_links(given.source, draft.layer, draft.defaulted)
 
 
 def _read_schemas(
@@ -276,7 +275,10 @@ def _gate(given: Given, fields: f.Fields, draft: Draft) -> GateDecl | None:
         has_schema=draft.schema is not UNSET or draft.item_schema is not UNSET,
         external=effects is not None and effects.value == "external",
     )
-    return read_gate(given.source, fields.node("gate"), given.sections.get(draft.id), gated)
+    gate = read_gate(given.source, fields.node("gate"), given.sections.get(draft.id), gated)
+    if draft.map is not None and draft.map.reducer == "merge":
+        check_merge(given.source, draft.layer, gate, draft.places, draft.place)
+    return gate
 
 
 def _report_beside_route(fields: f.Fields) -> None:

@@ -18,12 +18,6 @@ def report_unsupported(decl: StepDecl, source: Source) -> None:
     """Report everything of a step that this version cannot run."""
     _report_target(decl, source)
     settings = decl.settings
-    if settings.isolation == "worktree":
-        message = f"this version works in the project's own folder; step '{decl.id}' asks for a worktree"
-        source.error(decl.places.get("isolation", decl.place), CODE, message, "remove 'isolation: worktree'")
-    if decl.map and decl.map.reducer == "merge":
-        message = f"this version reduces with 'collect' and 'vote'; step '{decl.id}' asks for 'merge'"
-        source.error(decl.places.get("map.reducer", decl.place), CODE, message, "collect the results and merge them")
     if isinstance(settings.resources, dict) and settings.resources:
         place = decl.places.get("resources", decl.place)
         source.warning(place, "no-effect", "'resources' does nothing on the local machine", "remove it, or leave it")

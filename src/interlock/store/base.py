@@ -14,6 +14,7 @@ import msgspec
 
 from interlock.model.events import Answered, Event, LogSpan, Origin, Process, UnitKind, Usage, Verdict
 from interlock.model.run import Lease
+from interlock.store.attempt_rows import TreeRow, UsageSeen
 
 RequestKind = Literal["abandon", "resolve", "raise", "approve", "reject", "loops"]
 Stage = Literal["check", "judge", "approval"]
@@ -113,6 +114,11 @@ class UnitRow(msgspec.Struct, frozen=True, kw_only=True):
     """Of the last attempt."""
     session: str | None = None
     """The agent's, by which the unit can go on."""
+    base: str | None = None
+    worktree: str | None = None
+    """Where its last worktree is or was."""
+    left: str | None = None
+    """The commit that its last worktree was left at."""
     started_at: int | None
     ended_at: int | None
     engine: str | None = None
@@ -158,16 +164,6 @@ class ApprovalRow(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     override: bool
     note: str
-
-
-class UsageSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """What one ended attempt used, of any run of the project; `model` is the one asked for. Estimates are left out."""
-
-    engine: str
-    model: str | None
-    input_tokens: int
-    output_tokens: int
-    cost_usd: float | None
 
 
 class EventRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -330,6 +326,10 @@ class Store(Protocol):
 
     def attempts(self, run_id: str, step: int, unit: int) -> list[AttemptRow]:
         """Attempts of one unit in order."""
+        ...
+
+    def worktrees(self, run_id: str) -> list[TreeRow]:
+        """Attempts that had a worktree, ordered by (step, unit, number)."""
         ...
 
     def run(self, run_id: str) -> RunRow:

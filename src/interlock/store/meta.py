@@ -90,5 +90,7 @@ def _listed(new: ev.NewUnit) -> tuple[object, ...]:
     known = (new.ordinal, new.id, new.index, new.input_hash, new.subject)
     if new.reused is not None:
         ended = msgspec.structs.replace(new.reused, result=None)
-        return (*known, new.session, ended)
+        return (*known, new.session, new.base, new.worktree, ended)
+    if new.base is not None or new.worktree is not None:
+        return (*known, new.session, new.base, new.worktree)
     return known if new.session is None else (*known, new.session)

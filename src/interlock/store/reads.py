@@ -10,6 +10,7 @@ from interlock.model.outcome import PLACEHOLDERS
 from interlock.model.run import Lease
 from interlock.store import rows
 from interlock.store.artifacts import Artifacts
+from interlock.store.attempt_rows import TreeRow, UsageSeen
 from interlock.store.base import (
     ApprovalRow,
     AttemptRow,
@@ -21,7 +22,6 @@ from interlock.store.base import (
     Spent,
     StepRow,
     UnitRow,
-    UsageSeen,
 )
 from interlock.store.connection import Connection
 from interlock.store.migrate import DIALECT
@@ -185,6 +185,11 @@ class Reader:
         with self._db.guard():
             self._seq(run_id)
             return [rows.attempt_row(row) for row in self._all("attempts", run_id, step, unit)]
+
+    def worktrees(self, run_id: str) -> list[TreeRow]:
+        """Attempts that had a worktree, ordered by (step, unit, number)."""
+        with self._db.guard():
+            return [rows.tree_row(row) for row in self._all("worktrees", self._seq(run_id))]
 
     def census(self, run_id: str) -> list[Census]:
         """Counts per step, from an index alone."""

@@ -13,17 +13,8 @@ import msgspec
 
 from interlock.model.events import Answered, Origin, Usage
 from interlock.model.run import Lease
-from interlock.store.base import (
-    ApprovalRow,
-    AttemptRow,
-    Census,
-    EventRow,
-    RequestRow,
-    RunRow,
-    StepRow,
-    UnitRow,
-    UsageSeen,
-)
+from interlock.store.attempt_rows import TreeRow, UsageSeen
+from interlock.store.base import ApprovalRow, AttemptRow, Census, EventRow, RequestRow, RunRow, StepRow, UnitRow
 
 Tuple = tuple[Any, ...]
 Row = TypeVar("Row", bound=msgspec.Struct)
@@ -69,6 +60,11 @@ def _struct(kind: type[msgspec.Struct], values: Tuple) -> dict[str, Any] | None:
     """The fields of a value by name, or None when nothing is known."""
     known = any(value is not None and value is not False for value in values)
     return dict(zip(kind.__struct_fields__, values, strict=True)) if known else None
+
+
+def tree_row(row: Tuple) -> TreeRow:
+    """An attempt's worktree."""
+    return _checked(row, TreeRow)
 
 
 def approval_row(row: Tuple) -> ApprovalRow:

@@ -42,6 +42,10 @@ def reserve(batch: Batch, group: list[ev.AttemptReserved]) -> None:
         for e in group
     ]
     batch.many("reserve_attempt", rows)
+    planted = [e for e in group if e.worktree is not None]
+    if planted:
+        batch.many("plant_attempt", [(e.worktree, e.base, seq, e.step, e.unit, e.number) for e in planted])
+        batch.many("plant_unit", [(e.worktree, seq, e.step, e.unit) for e in planted])
     _log(batch, group)
 
 
@@ -66,8 +70,18 @@ def finish(batch: Batch, group: list[ev.AttemptFinished]) -> None:
     told = [_told(seq, e) for e in taken if e.usage is not None or e.answered is not None]
     if told:
         batch.many("use_attempt", told)
+    for event in taken:
+        if event.tree is not None:
+            _leave(batch, event, event.tree)
     batch.many("finish_unit", [_unit_end(seq, e) for e in taken])
     _log(batch, taken)
+
+
+def _leave(batch: Batch, e: ev.AttemptFinished, tree: ev.Tree) -> None:
+    """What only an attempt in a worktree has; to be written while its unit still runs."""
+    attempt = (batch.seq, e.step, e.unit, e.number)
+    batch.one("leave_attempt", tree.base, tree.ref, tree.commit, *attempt, e.dispatch)
+    batch.one("leave_unit", tree.base, tree.commit or tree.base, *attempt)
 
 
 def _found(batch: Batch, query: str, group: list[Late], row: Callable[[Late], tuple[object, ...]]) -> list[Late]:

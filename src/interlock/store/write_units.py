@@ -67,6 +67,8 @@ def _rows(seq: int, event: ev.StepStarted | ev.UnitsAdded, kind: str, counted: i
             new.subject,
             new.input_hash,
             new.session,
+            new.base,
+            new.worktree,
             new.feedback,
             new.item,
         )
@@ -77,7 +79,7 @@ def _taken(seq: int, event: ev.StepStarted | ev.UnitsAdded) -> Iterator[tuple[ob
     for new in event.units:
         if new.reused is not None:
             old = new.reused
-            ended = (old.state.value, old.reason, old.verdict, old.result, to_json(old.origin), event.at)
+            ended = (old.state.value, old.reason, old.verdict, old.result, to_json(old.origin), event.at, old.left)
             yield (*ended, seq, event.step, new.ordinal)
 
 

@@ -26,6 +26,7 @@ class FakeSources:
         programs: Iterable[str] | None = None,
         shell: Shell | None = BASH,
         python: tuple[str, ...] | Missing = ("/usr/bin/python3",),
+        repository: str | Missing = "/project",
     ) -> None:
         self.asked: list[str] = []
         self._scripts = dict(scripts or {})
@@ -36,6 +37,7 @@ class FakeSources:
         self._programs = None if programs is None else set(programs)
         self._shell = shell
         self._python = python
+        self._repository = repository
 
     def source(self) -> str:
         """The workflow file."""
@@ -58,6 +60,10 @@ class FakeSources:
         beside = copy.copy(self)
         beside._real = name  # noqa: SLF001 - a copy of its own kind
         return WorkflowFile(file=name, real=name, content=self._workflows[name].encode(), sources=beside)
+
+    def repository(self) -> str | Missing:
+        """Give the project's root, or what was said of it."""
+        return self._repository
 
     def script(self, path: str) -> ScriptFile | Missing:
         """Give the script of that path."""

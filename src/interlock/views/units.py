@@ -26,11 +26,16 @@ def unit_view(unit: UnitRow, step_id: str) -> dict[str, Any]:
         "tokens": unit.tokens,
         "cost_usd": unit.cost_usd,
         "session": unit.session,
-        "worktree": None,
+        "worktree": _worktree(unit),
         "reused": None if unit.reused is None else msgspec.to_builtins(unit.reused),
         "started_at": rfc3339(unit.started_at),
         "ended_at": rfc3339(unit.ended_at),
     }
+
+
+def _worktree(unit: UnitRow) -> str | None:
+    """Return where the unit works, or where what it changed is kept."""
+    return unit.worktree if unit.state == "running" or unit.left != unit.base else None
 
 
 def effective(steps: Sequence[StepRow], read: Callable[[int], Iterable[UnitRow]]) -> Iterator[UnitRow]:

@@ -32,7 +32,7 @@ def ask_of(
     return Ask(
         engine=settings.name,
         prompt=prompt_of(request, chosen, cold=session is None),
-        cwd=job.cwd,
+        cwd=request.folder,
         folder=str(folder),
         state=str(state),
         new_session=str(uuid.uuid5(_SESSIONS, f"{job.run_id}/{request.dispatch}")),
@@ -66,7 +66,7 @@ def environment(
     """Return what the CLI inherits: the user's environment, the job's values, and by whom it was started."""
     job: Job = request.job
     env = base | {os.fsencode(name): os.fsencode(value) for name, value in values.items()}
-    env[b"PWD"] = os.fsencode(job.cwd)
+    env[b"PWD"] = os.fsencode(request.folder)
     env[b"INTERLOCK_RUN_ID"] = job.run_id.encode()
     env[b"INTERLOCK_STEP_ID"] = job.step_id.encode()
     env[b"INTERLOCK_UNIT_ID"] = request.unit_id.encode()

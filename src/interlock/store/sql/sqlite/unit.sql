@@ -2,12 +2,12 @@
 
 -- name: insert_unit
 INSERT INTO unit (run_seq, step, ordinal, state, kind, counted, round, loop, idx, id, subject, input_hash, session,
-  feedback, item)
-VALUES (?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+  base, worktree, feedback, item)
+VALUES (?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: take_over_unit
 -- In the transaction in which it was inserted: nobody else ever saw it pending.
-UPDATE unit SET state = ?, reason = ?, verdict = ?, result = ?, reused = ?, ended_at = ?
+UPDATE unit SET state = ?, reason = ?, verdict = ?, result = ?, reused = ?, ended_at = ?, left_at = ?
 WHERE run_seq = ? AND step = ? AND ordinal = ? AND state = 'pending'
 
 -- name: supersede_units
@@ -28,6 +28,13 @@ INSERT INTO attempt (run_seq, step, unit, number, state, dispatch, pid, start_ti
   reserve_tokens, reserved_at)
 VALUES (?, ?, ?, ?, 'reserved', ?, ?, ?, ?, ?, ?, ?, ?)
 
+-- name: plant_attempt
+-- What only an attempt in a worktree has; a statement of its own, so that all others do not pay for it.
+UPDATE attempt SET worktree = ?, base = ? WHERE run_seq = ? AND step = ? AND unit = ? AND number = ?
+
+-- name: plant_unit
+UPDATE unit SET worktree = ? WHERE run_seq = ? AND step = ? AND ordinal = ?
+
 -- name: start_attempt
 UPDATE attempt SET state = 'started', pid = ?, start_ticks = ?, boot_id = ?, started_at = ?
 WHERE run_seq = ? AND step = ? AND unit = ? AND number = ? AND dispatch = ? AND state = 'reserved'
@@ -44,6 +51,21 @@ WHERE run_seq = ? AND step = ? AND unit = ? AND number = ? AND dispatch = ? AND 
 UPDATE attempt SET input_tokens = ?, output_tokens = ?, cached_tokens = ?, reasoning_tokens = ?, cost_usd = ?,
   estimated = ?, answered_model = ?, session = ?, request_id = ?
 WHERE run_seq = ? AND step = ? AND unit = ? AND number = ? AND dispatch = ?
+
+-- name: leave_attempt
+UPDATE attempt SET base = ?, kept_ref = ?, kept_commit = ?
+WHERE run_seq = ? AND step = ? AND unit = ? AND number = ? AND dispatch = ?
+
+-- name: leave_unit
+UPDATE unit SET base = coalesce(base, ?), left_at = ?
+WHERE run_seq = ? AND step = ? AND ordinal = ? AND attempt = ? AND state = 'running'
+
+-- name: worktrees
+-- Of ended attempts that kept nothing too: their folders may be there after a crash.
+SELECT attempt.step, attempt.unit, unit.id, number, attempt.state, attempt.worktree, attempt.base, kept_ref, kept_commit
+FROM attempt JOIN unit ON unit.run_seq = attempt.run_seq AND unit.step = attempt.step AND unit.ordinal = attempt.unit
+WHERE attempt.run_seq = ? AND attempt.worktree IS NOT NULL
+ORDER BY attempt.step, attempt.unit, number
 
 -- name: finish_unit
 -- No row when the attempt is no longer the unit's last: its end is recorded, the unit has moved on.
@@ -74,7 +96,8 @@ WHERE run_seq = ? AND step = ? AND state = 'pending'
 -- name: units
 -- One page: after (step, ordinal), so that no statement stays open while the caller works.
 SELECT unit.step, ordinal, unit.id, kind, round, loop, idx, item, feedback, subject, input_hash, unit.state, unit.attempt,
-  retries, asks, not_before, unit.reason, unit.error, result, verdict, unit.dispatch, unit.session, unit.started_at,
+  retries, asks, not_before, unit.reason, unit.error, result, verdict, unit.dispatch, unit.session, unit.base,
+  unit.worktree, unit.left_at, unit.started_at,
   unit.ended_at, attempt.engine, coalesce(attempt.answered_model, attempt.model),
   coalesce(attempt.input_tokens + attempt.output_tokens, attempt.input_tokens, attempt.output_tokens), attempt.cost_usd,
   unit.reused

@@ -104,7 +104,7 @@ CREATE TABLE unit (
   ordinal INTEGER NOT NULL CHECK (ordinal >= 0),
   state TEXT NOT NULL,
   kind TEXT NOT NULL CHECK (
-    kind = 'work' OR kind = 'gate' OR kind = 'judge' OR kind = 'approval' OR kind = 'probe'
+    kind = 'work' OR kind = 'gate' OR kind = 'judge' OR kind = 'approval' OR kind = 'probe' OR kind = 'merge'
   ),
   counted INTEGER NOT NULL CHECK (counted = 0 OR (counted = 1 AND kind = 'work')),
   round INTEGER NOT NULL CHECK (round >= 1),
@@ -123,6 +123,9 @@ CREATE TABLE unit (
   input_hash TEXT NOT NULL,
   dispatch TEXT,
   session TEXT,
+  base TEXT, -- the commit that its worktrees begin at
+  left_at TEXT, -- the commit that its last worktree was left at
+  worktree TEXT,
   reused TEXT, -- of a fork: [run, unit, attempt] that it was taken over from
   error TEXT NOT NULL DEFAULT '',
   feedback BLOB,
@@ -184,6 +187,10 @@ CREATE TABLE attempt (
   reasoning_tokens INTEGER CHECK (reasoning_tokens >= 0),
   cost_usd REAL CHECK (cost_usd >= 0),
   estimated INTEGER NOT NULL DEFAULT 0 CHECK (estimated = 0 OR estimated = 1),
+  worktree TEXT, -- as planned before it was made
+  base TEXT, -- the commit that it began at; as asked for until that is known
+  kept_ref TEXT,
+  kept_commit TEXT,
   error TEXT NOT NULL DEFAULT '',
   PRIMARY KEY (run_seq, step, unit, number),
   CHECK (
@@ -198,11 +205,15 @@ CREATE TABLE attempt (
     END
   ),
   CHECK ((pid IS NULL) = (start_ticks IS NULL) AND (pid IS NULL) = (boot_id IS NULL)),
-  CHECK ((log_offset IS NULL) = (log_length IS NULL))
+  CHECK ((log_offset IS NULL) = (log_length IS NULL)),
+  CHECK ((worktree IS NULL) = (base IS NULL) AND (kept_ref IS NULL) = (kept_commit IS NULL))
 ) STRICT, WITHOUT ROWID;
 
 -- What engines were seen to use, latest first; attempts of commands and functions are not in it.
 CREATE INDEX attempt_engine ON attempt (ended_at) WHERE engine IS NOT NULL;
+
+-- Attempts that had a worktree; all others are not in it.
+CREATE INDEX attempt_worktree ON attempt (run_seq) WHERE worktree IS NOT NULL;
 
 -- A person's verdict on an approval unit, for the artifact or result of that hash only.
 CREATE TABLE approval (

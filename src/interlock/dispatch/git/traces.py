@@ -1,0 +1,157 @@
+"""What a unit did in its worktree that no branch shows: commits it moved away from, and stashes.
+
+All worktrees of a repository share one stash. An entry is a unit's when it is new, stands on a commit that the unit
+stood on, and the worktree's own log shows the reset that a stash makes (or it was made off any branch while every other
+checkout is on one). What may be a unit's is kept under refs; only what cannot be anybody else's leaves the list.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from interlock.dispatch.git.command import Git
+from interlock.dispatch.git.repository import hold, registrations
+from interlock.dispatch.git.snapshot import set_ref
+
+NOTE: Final = "interlock"
+"""A file in a worktree's registration, by which it is known for one of ours: its base, then the stash as it was."""
+_NEAR_S: Final = 2
+_LINE: Final = re.compile(rb"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) .* ([0-9]+) [-+][0-9]{4}(?:\t(.*))?$")
+
+
+class _Stash(NamedTuple):
+    commit: str
+    parent: str
+    when: int
+    said: str
+
+
+class _Log(NamedTuple):
+    commits: tuple[str, ...]
+    resets: tuple[int, ...]
+
+
+def note(common: str, admin: str, base: str, git: Git) -> None:
+    """Write down where a new worktree begins, and which stashes there are."""
+    known = [stash.commit for stash in _stashes(git, common)]
+    Path(admin, NOTE).write_text("\n".join([base, *known]) + "\n", encoding="ascii")
+
+
+def noted(admin: str) -> tuple[str, ...] | None:
+    """Return base and stashes as they were, None when this is no worktree of ours."""
+    try:
+        return tuple(Path(admin, NOTE).read_text(encoding="ascii").split())
+    except (OSError, ValueError):
+        return None
+
+
+def keep_commits(git: Git, common: str, admin: str, reached: tuple[str, ...], ref: str, head: str | None = None) -> int:
+    """Keep under `<ref>.commit-N` what the worktree's HEAD stood on and neither a ref nor `reached` leads to.
+
+    Return how many there are. The base of a worktree of ours counts as reached.
+    """
+    reached = (*reached, *(noted(admin) or ())[:1])
+    seen = [*(one for one in _log(Path(admin)).commits), *([head] if head else [])]
+    seen = [commit for commit in dict.fromkeys(seen) if commit not in reached]
+    return keep_unreachable(git, common, seen, reached, ref) if seen else 0
+
+
+def keep_unreachable(git: Git, common: str, commits: list[str], reached: tuple[str, ...], ref: str) -> int:
+    """Keep under `<ref>.commit-N` those commits that neither a ref nor one of `reached` leads to."""
+    others = ("--branches", "--tags", "--remotes", "--glob=refs/interlock/*", "--glob=refs/interlock-branches/*")
+    listed = set(git(common, "rev-list", "--ignore-missing", *commits, "--not", *reached, *others).text.split())
+    lost = [commit for commit in commits if commit in listed]
+    if not lost:
+        return 0
+    tips = git(common, "merge-base", "--independent", *lost).text.split()
+    taken = git(common, "for-each-ref", "--format=%(refname)", f"{ref}.commit-*").text.split()
+    for number, tip in enumerate(sorted(tips, key=lost.index), len(taken) + 1):
+        set_ref(git, common, f"{ref}.commit-{number}", tip)
+    return len(tips)
+
+
+def keep_stashes(git: Git, common: str, admin: str, ref: str) -> int:
+    """Keep under `<ref>.stash-N` what the unit stashed and take it off the shared list; return how many."""
+    before = noted(admin)
+    if before is None or not _any(common):
+        return 0
+    with hold(common):
+        known = set(before[1:])
+        own = _log(Path(admin))
+        stood = {before[0], *own.commits}
+        new = [s for s in _stashes(git, common) if s.commit not in known and s.parent in stood]
+        strangers = [_log(folder) for folder in _foreign(common)] if new else []
+        mine = [stash for stash in new if _near(stash, own) or _off_any_branch(stash, common)]
+        for number, stash in enumerate(reversed(mine), 1):
+            set_ref(git, common, f"{ref}.stash-{number}", stash.commit)
+            if _off_any_branch(stash, common) or not any(_near(stash, stranger) for stranger in strangers):
+                _take_off(git, common, stash)
+    return len(mine)
+
+
+def _any(common: str) -> bool:
+    """Tell, without starting git, whether there can be a stash."""
+    folder = Path(common)
+    return (folder / "logs/refs/stash").exists() or (folder / "reftable").exists()
+
+
+def _stashes(git: Git, common: str) -> list[_Stash]:
+    if not _any(common):
+        return []
+    answer = git(common, "reflog", "show", "-z", "--format=%H %P%n%ct%n%gs", "refs/stash", "--", allowed=(0, 128))
+    found = []
+    for entry in os.fsdecode(answer.out).split("\0") if not answer.code else ():
+        commits, _, rest = entry.strip("\n").partition("\n")
+        when, _, said = rest.partition("\n")
+        names = commits.split()
+        if len(names) > 1:
+            found.append(_Stash(names[0], names[1], int(when), said))
+    return found
+
+
+def _log(folder: Path) -> _Log:
+    """Read where a checkout's HEAD has been, and when it was reset to where it stood."""
+    commits, resets = [], []
+    with contextlib.suppress(OSError):
+        for line in (folder / "logs/HEAD").read_bytes().splitlines():
+            if found := _LINE.match(line):
+                commits.append(found[2].decode())
+                if (found[4] or b"").startswith(b"reset: moving to HEAD"):
+                    resets.append(int(found[3]))
+    return _Log(tuple(commits), tuple(resets))
+
+
+def _near(stash: _Stash, log: _Log) -> bool:
+    return any(abs(stash.when - reset) <= _NEAR_S for reset in log.resets)
+
+
+def _foreign(common: str) -> list[Path]:
+    """The folders of all checkouts that are none of ours."""
+    others = [Path(one.admin) for one in registrations(common)]
+    return [Path(common), *(folder for folder in others if not (folder / NOTE).exists())]
+
+
+def _off_any_branch(stash: _Stash, common: str) -> bool:
+    if not stash.said.startswith(("WIP on (no branch)", "On (no branch)")):
+        return False
+    return all((folder / "HEAD").read_bytes().startswith(b"ref: ") for folder in _foreign(common))
+
+
+def _take_off(git: Git, common: str, stash: _Stash) -> None:
+    """Drop one entry; one that was pushed by somebody else in that moment and went instead is put back."""
+    before = _stashes(git, common)
+    at = next((n for n, one in enumerate(before) if one.commit == stash.commit), None)
+    if at is None:
+        return
+    git(common, "reflog", "delete", "--updateref", "--rewrite", f"refs/stash@{{{at}}}")
+    if len(before) == 1:
+        # as `git stash drop` does: a stash without an entry is none
+        git(common, "update-ref", "-d", "refs/stash", stash.commit, allowed=(0, 1, 128))
+    left = {one.commit for one in _stashes(git, common)}
+    for one in before:
+        if one.commit not in left and one.commit != stash.commit:
+            git(common, "update-ref", "--create-reflog", "-m", one.said, "refs/stash", one.commit)

@@ -1,0 +1,176 @@
+"""Steps in worktrees, from the workflow's file to git: what is made, kept, gone on from and merged."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import interlock
+from interlock.errors import WorkflowError
+
+from .conftest import World
+
+LIST = "  - { id: list, run: 'echo ''[\"x\",\"y\",\"z\"]''', output: { type: array } }\n"
+
+
+def test_what_a_command_changes_is_kept_and_named_and_the_checkout_stays_as_it_was(world: World) -> None:
+    result, _, units = world.run("  - { id: a, isolation: worktree, run: 'echo two > file; echo new > other' }\n")
+    assert result.state == "completed"
+    (unit,) = units
+    assert unit.worktree == f"{world.root}/.interlock/worktrees/{result.run_id}/a.solo/1"
+    assert world.registered() == [unit.worktree]
+    assert unit.left == world.git("rev-parse", f"refs/interlock/{result.run_id}/a.solo/1")
+    assert world.git("show", f"{unit.left}:file") == "two"
+    assert (world.root / "file").read_text() == "one\n"
+    assert world.git("status", "--porcelain") == ""
+
+
+def test_an_unchanged_worktree_is_gone_when_the_run_is_over(world: World) -> None:
+    result, artifacts, units = world.run("  - { id: a, isolation: worktree, run: 'pwd; cat file' }\n")
+    assert artifacts["a"].endswith("/a.solo/1\none")
+    assert world.registered() == []
+    assert units[0].left == units[0].base == world.git("rev-parse", "HEAD")
+    assert not (world.root / ".interlock" / "worktrees" / result.run_id).exists()
+
+
+def test_a_failed_attempt_s_changes_are_kept_and_its_retry_begins_at_the_base(world: World) -> None:
+    step = "  - { id: a, isolation: worktree, retry: { max: 1, on: [non_zero_exit], backoff: { initial: 1ms } }, "
+    step += "run: 'cat file; echo $INTERLOCK_ATTEMPT > file; [ $INTERLOCK_ATTEMPT = 2 ]' }\n"
+    result, artifacts, _ = world.run(step)
+    assert artifacts["a"] == "one"
+    kept = [world.git("show", f"refs/interlock/{result.run_id}/a.solo/{n}:file") for n in (1, 2)]
+    assert kept == ["1", "2"]
+
+
+def test_a_check_of_a_solo_step_runs_in_what_its_unit_left(world: World) -> None:
+    step = "  - { id: a, isolation: worktree, run: 'echo new > made', gate: { check: 'test -f made' } }\n"
+    result, _, _ = world.run(step)
+    assert result.state == "completed"
+    assert not (world.root / "made").exists()
+
+
+def test_a_merge_brings_green_units_together_in_item_order_and_leaves_red_and_conflicting_ones_out(
+    world: World,
+) -> None:
+    work = "if [ $INTERLOCK_ITEM = y ]; then touch bad; fi; echo $INTERLOCK_ITEM > $INTERLOCK_ITEM.txt"
+    merge = "  - { id: mend, isolation: worktree, map: { over: steps.list.output, reducer: merge }, "
+    merge += f"run: '{work}', gate: {{ check: 'test ! -e bad' }} }}\n"
+    after = "  - { id: after, isolation: worktree, worktree_base: steps.mend.output.branch, run: 'ls *.txt' }\n"
+    result, artifacts, units = world.run(LIST + merge + after)
+    assert result.state == "completed"
+    made = artifacts["mend"]
+    assert made["branch"] == f"interlock/{result.run_id}/mend"
+    assert [entry["item"] for entry in made["merged"]] == ["x", "z"]
+    assert [entry["item"] for entry in made["rejected"]] == ["y"]
+    assert made["conflicts"] == []
+    assert made["tree"] == world.git("rev-parse", f"{made['branch']}^{{tree}}")
+    assert artifacts["after"] == "x.txt\nz.txt"
+    assert [unit.id for unit in units if unit.kind == "merge"] == ["mend.merge:l1"]
+    assert world.git("rev-parse", "--abbrev-ref", "HEAD") == "main"
+
+
+def test_a_conflict_is_a_part_of_the_artifact_with_both_sides_kept(world: World) -> None:
+    merge = "  - { id: m, isolation: worktree, map: { over: steps.list.output, reducer: merge }, "
+    merge += "run: 'echo $INTERLOCK_ITEM > file' }\n"
+    _, artifacts, _ = world.run(LIST + merge)
+    made = artifacts["m"]
+    assert [entry["item"] for entry in made["merged"]] == ["x"]
+    assert [(entry["item"], entry["paths"]) for entry in made["conflicts"]] == [("y", ["file"]), ("z", ["file"])]
+    assert world.git("show", f"{made['conflicts'][0]['theirs']}:file") == "y"
+
+
+def test_a_failed_item_that_may_fail_is_left_out_of_the_merge(world: World) -> None:
+    merge = "  - { id: m, isolation: worktree, on_error: continue, map: { over: steps.list.output, reducer: merge }, "
+    merge += "run: 'touch $INTERLOCK_ITEM; [ $INTERLOCK_ITEM != y ]' }\n"
+    result, artifacts, _ = world.run(LIST + merge)
+    assert (result.state, result.outcome) == ("completed", "degraded")
+    assert [entry["item"] for entry in artifacts["m"]["merged"]] == ["x", "z"]
+
+
+def test_a_merge_s_check_that_cannot_start_blocks_and_the_next_run_merges(world: World) -> None:
+    merge = "  - { id: m, isolation: worktree, map: { over: steps.list.output, reducer: merge }, "
+    merge += f"run: 'touch $INTERLOCK_ITEM', gate: {{ check: ['{world.root}/check.sh'] }} }}\n"
+    result, _, _ = world.run(LIST + merge)
+    assert (result.state, result.reason) == ("blocked", "check_unavailable")
+    script = world.root / "check.sh"
+    script.write_text("#!/bin/sh\nexit 0\n")
+    script.chmod(0o755)
+    result, artifacts, _ = world.again(result.run_id)
+    assert result.state == "completed"
+    assert len(artifacts["m"]["merged"]) == 3
+
+
+def test_a_second_loop_of_an_agent_goes_on_from_what_the_first_left(world: World) -> None:
+    agent = world.root / "agent.sh"
+    agent.write_text("#!/bin/sh\ncat > /dev/null\necho more >> file\ncat file | tr '\\n' ' '\n")
+    agent.chmod(0o755)
+    (world.root / "interlock.toml").write_text(
+        f'[run]\nengine = "coder"\n[engines.coder]\nkind = "agent"\nagent = "command"\ncommand = ["{agent}"]\n'
+    )
+    step = "  - { id: a, isolation: worktree, gate: { max_loops: 3, check: 'test $(wc -l < file) -ge 3' } }\n"
+    result, artifacts, units = world.run(step, "## a\nAdd a line.\n")
+    assert result.state == "completed"
+    assert artifacts["a"].split() == ["one", "more", "more"]
+    first, second = (unit for unit in units if unit.kind == "work")
+    assert second.base == first.left
+    assert world.git("rev-list", "--count", f"HEAD..{second.left}") == "2"
+
+
+def test_uncommitted_work_is_taken_along_as_a_commit_of_its_own(world: World) -> None:
+    (world.root / "file").write_text("changed\n")
+    (world.root / "fresh").write_text("new\n")
+    step = "  - { id: a, isolation: worktree, worktree_uncommitted: true, run: 'cat file fresh' }\n"
+    result, artifacts, units = world.run(step)
+    assert artifacts["a"] == "changed\nnew"
+    assert units[0].base == world.git("rev-parse", f"refs/interlock/{result.run_id}/base")
+    assert world.git("status", "--porcelain").splitlines() == ["M file", "?? fresh"]
+
+
+def test_a_base_that_names_no_commit_fails_the_step_before_anything_starts(world: World) -> None:
+    steps = "  - { id: name, run: echo nowhere }\n"
+    steps += "  - { id: a, isolation: worktree, worktree_base: steps.name.output, run: 'touch mark' }\n"
+    result, _, units = world.run(steps)
+    assert (result.state, units[1].reason) == ("failed", "isolation_failed")
+    assert "'nowhere' names no commit" in units[1].error
+
+
+def test_what_a_killed_driver_s_attempt_changed_is_kept_under_its_ref_and_named(world: World) -> None:
+    step = "  - { id: a, isolation: worktree, run: 'cat file; echo $INTERLOCK_ATTEMPT > file; "
+    step += f"touch {world.root}/mark; [ $INTERLOCK_ATTEMPT = 2 ] || sleep 60' }}\n"
+    path = world.workflow(step)
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "interlock", "run", str(path)], cwd=world.root, stdout=subprocess.DEVNULL
+    )
+    until = time.monotonic() + 30
+    while not (world.root / "mark").exists() and time.monotonic() < until:
+        os.sched_yield()
+    driver.kill()
+    driver.wait(30)
+    with interlock.open(world.root) as app:
+        run_id = app.find("last")
+    result, artifacts, _ = world.again(run_id)
+    assert (result.state, artifacts["a"]) == ("completed", "one")
+    ref = f"refs/interlock/{run_id}/a.solo/1"
+    assert world.git("show", f"{ref}:file") == "1"
+    assert world.notices == [f"what a dead driver's attempt a:solo/1 changed is kept: {ref}"]
+    with interlock.open(world.root) as app:
+        assert world.registered() == [row.worktree for row in app.store.worktrees(run_id) if row.kept_ref]
+
+
+@pytest.mark.parametrize("commit", [False, True])
+def test_without_a_repository_or_a_commit_lint_says_so_at_the_place(tmp_path: Path, *, commit: bool) -> None:
+    if commit:
+        subprocess.run(["git", "init", "-q", str(tmp_path)], check=True, timeout=60)
+    path = tmp_path / "flow.md"
+    path.write_text("---\nsteps:\n  - { id: a, isolation: worktree, run: 'true' }\n---\n")
+    with interlock.open(tmp_path) as app, pytest.raises(WorkflowError) as caught:
+        app.run_file(path)
+    (found,) = caught.value.diagnostics
+    why = "has no commit yet" if commit else "lies in no git repository with a working tree"
+    assert (found.code, found.line) == ("no-repository", 3)
+    assert found.message.endswith(why)
