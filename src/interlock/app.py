@@ -34,6 +34,7 @@ from interlock.driver.loop import Observer, Opening
 from interlock.driver.openings import accept_modules, first_notices
 from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
 from interlock.driver.project import ProjectPaths, find_project, open_state, project_at, read_project_id
+from interlock.driver.replays import Replays
 from interlock.driver.result import INTERRUPTED, Result, result_of
 from interlock.driver.signals import interrupting
 from interlock.driver.waiting import slept_until
@@ -67,7 +68,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     estimate: Estimate
 
 
-class App:
+class App(Replays):
     """One project: its configuration and journal, and the verbs on its runs."""
 
     def __init__(self, project: ProjectPaths, config: Config, *, on_commit: CommitHook | None = None) -> None:
