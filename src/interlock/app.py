@@ -34,6 +34,7 @@ from interlock.driver.loop import Observer, Opening
 from interlock.driver.openings import accept_modules, first_notices
 from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
 from interlock.driver.project import ProjectPaths, find_project, open_state, project_at, read_project_id
+from interlock.driver.replays import Replays
 from interlock.driver.result import Result, not_twice, result_of
 from interlock.driver.signals import interrupting
 from interlock.driver.trees import settle_lost, with_uncommitted
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 CommitHook = Callable[[str], None]
 
 
-class App:
+class App(Replays):
     """One project: its configuration and journal, and the verbs on its runs."""
 
     def __init__(self, project: ProjectPaths, config: Config, *, on_commit: CommitHook | None = None) -> None:

@@ -27,6 +27,7 @@ COMMANDS: Final[dict[str, str]] = {
     "units": "List the units of a run.",
     "logs": "Show what a run's commands and functions wrote.",
     "events": "Show a run's history.",
+    "replay": "Play a recorded run's answers back, as a test.",
     "approve": "Let what waits for a person pass.",
     "reject": "Refuse what waits for a person, with a note.",
     "abandon": "End a run for good, but for `resume`.",

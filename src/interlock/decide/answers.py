@@ -50,6 +50,8 @@ def asked_fate(unit: Unit, ended: Outcome, at: int) -> Fate:
         return Fate(attempt=AttemptState.ABORTED, unit=UnitState.PENDING, reason=Reason.ABORTED)
     if ended.status == "failed":
         reason = ended.reason or Reason.DISPATCH_ERROR
+        if unit.kind == "judge" and ended.missed and unit.asks == 0:
+            return Fate(attempt=AttemptState.FAILED, unit=UnitState.PENDING, reason=reason, error=ended.error, asks=1)
         if unit.kind == "judge":
             return failed(_JUDGE_RETRY, unit, reason, ended.error, at, ended.retry_after_ms)
         return Fate(attempt=AttemptState.FAILED, unit=UnitState.FAILED, reason=reason, error=ended.error)

@@ -110,6 +110,8 @@ def _work_fate(snap: Snapshot, spec: PlanStep, unit: Unit, ended: Outcome, at: i
         left = UnitState.UNKNOWN if external else UnitState.PENDING
         return Fate(attempt=AttemptState.ABORTED, unit=left, reason=Reason.ABORTED, error=ended.error)
     reason = ended.reason or Reason.DISPATCH_ERROR
+    if ended.missed and isinstance(spec.target, Prompt) and unit.asks == 0 and spec.effects == "internal":
+        return Fate(attempt=AttemptState.FAILED, unit=UnitState.PENDING, reason=reason, error=ended.error, asks=1)
     if external:
         # charged at once: if it turns out that nothing happened, the failure counts like any other
         return Fate(

@@ -41,6 +41,8 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     map_concurrency: int
     guard: Callable[[Loop], AbstractContextManager[None]]
     """Lets signals reach the loop while it drives."""
+    examine: bool = True
+    """Look at the project's directory and modules before something is dispatched; a replay dispatches nothing."""
 
 
 class Driven(msgspec.Struct, frozen=True):
@@ -102,6 +104,7 @@ def _drive(
             observe=observe,
             map_concurrency=world.map_concurrency,
             timeout_ms=timeout_ms,
+            examine=world.examine,
         )
         with world.guard(loop):
             loop.drive([_close(trees), _compare(recorded), *taking, *openings], settle_only=settle_only)

@@ -35,8 +35,9 @@ class ModuleChangedError(Exception):
 class JobBook:
     """Builds requests; one per driver."""
 
-    def __init__(self, snap: Snapshot) -> None:
+    def __init__(self, snap: Snapshot, *, examine: bool = True) -> None:
         self._snap = snap
+        self._examine = examine
         self._plan: Plan = snap.plan
         self._shared: dict[int, Shared] = {}
         self._jobs: dict[tuple[int, str, int, int], Job] = {}
@@ -157,7 +158,7 @@ class JobBook:
         return (made.json if isinstance(made, Artifact) else None) or b"null"
 
     def _check_world(self, step: Step, spec: PlanStep, unit: Unit) -> None:
-        if (step.index, unit.kind) in self._checked:
+        if not self._examine or (step.index, unit.kind) in self._checked:
             return
         self._check_directory()
         if unit.kind == "work" and isinstance(spec.target, PythonFunction):

@@ -58,7 +58,7 @@ class Stop(Enum):
 class Loop:
     """Drives one run to where nothing can move, or until it is stopped."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name
         self,
         *,
         snap: Snapshot,
@@ -69,6 +69,7 @@ class Loop:
         observe: Observer,
         map_concurrency: int,
         timeout_ms: int | None = None,
+        examine: bool = True,
     ) -> None:
         self._snap = snap
         self._lease = lease
@@ -77,7 +78,7 @@ class Loop:
         self._clock = clock
         self._observe = observe
         self._map_concurrency = map_concurrency
-        self._jobs = JobBook(snap)
+        self._jobs = JobBook(snap, examine=examine)
         self._inflight: dict[str, tuple[Step, Unit]] = {}
         self._counter = 0
         self._began_ms = clock.monotonic_ms()

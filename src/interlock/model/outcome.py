@@ -29,6 +29,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     output: bytes = b""
     is_json: bool = False
     answered: bool = True
+    missed: bool = False
+    """With `parse_error` or `validation_error`: an engine answered without a usable value, and may be asked again."""
     exit_code: int | None = None
     process: Process | None = None
     usage: Usage | None = None

@@ -1,0 +1,83 @@
+"""`interlock replay`: a recorded run's answers, played back to its workflow or to a changed one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from interlock.cli.options import example, json_option, run_argument
+from interlock.cli.output import say, write_json
+from interlock.cli.session import Session
+from interlock.cli.text import safe
+from interlock.views.replay import replay_view
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from interlock.driver.replaying import Replay
+
+_SHOWN = 20
+
+
+@click.command(
+    epilog=example(
+        "interlock replay last",
+        "interlock replay last --workflow review.md",
+        "interlock replay last --fault timeout@review:3",
+    )
+)
+@run_argument()
+@click.option(
+    "--workflow",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Play the answers to this workflow instead of the run's own plan.",
+)
+@click.option(
+    "--fault",
+    "faults",
+    multiple=True,
+    metavar="REASON@STEP[:ITEM|:N]",
+    help="Fail one dispatch of STEP: its first, its N-th, or the first of an item. Repeat for more.",
+)
+@json_option()
+@click.pass_obj
+def command(session: Session, run: str, workflow: Path | None, faults: tuple[str, ...], *, as_json: bool) -> int:
+    """Play a recorded run back, with no engine called and no process begun.
+
+    Exits 0 when it comes out as recorded and 1 when it does not; with --fault, as the replayed run would.
+    """
+    found = session.app.replay(session.find(run), workflow=workflow, faults=faults)
+    if as_json:
+        write_json(replay_view(found))
+    else:
+        _show(found)
+    return found.exit_code
+
+
+def _show(found: Replay) -> None:
+    end = f"{found.state} ({found.outcome or found.reason})" if found.outcome or found.reason else found.state
+    say(f"replay of {found.run_id}: {end}, {found.answered} answers from the record")
+    for step in found.steps:
+        mark = "same   " if step.same else "differs"
+        say(f"  {mark}  {safe(step.id)}: {step.state}" + (f" ({step.reason})" if step.reason else ""))
+    _list("faults added", (f"{unit}: {text}" for unit, text in found.faulted.items()))
+    _list("not recorded", found.not_recorded.values())
+    _list("changed inputs, answered all the same", found.changed)
+    _list("faults that no dispatch met", found.faults_unused)
+    _list("differences", found.differences)
+    if not found.differences:
+        say("as recorded")
+
+
+def _list(title: str, lines: Iterable[str]) -> None:
+    every = list(lines)
+    if not every:
+        return
+    say(f"{title}:")
+    for line in every[:_SHOWN]:
+        say(f"  {safe(line)}")
+    if len(every) > _SHOWN:
+        say(f"  and {len(every) - _SHOWN} more")

@@ -1,0 +1,226 @@
+"""A recorded run as answers: for each unit, what its dispatches were answered, in order; and what people did.
+
+Read through the store's read verbs alone. Attempts that gave no answer (lost with their driver, aborted by a stop)
+are left out; where a person or a probe answered for a unit, that result is its answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from interlock.dispatch.base import Outcome, Request
+from interlock.errors import UsageError
+from interlock.model.plan import Plan, Prompt, PythonFunction
+from interlock.model.states import Reason
+from interlock.plan.freeze import thaw
+from interlock.store.base import ApprovalRow, AttemptRow, EventRow, RunRow, StepRow, UnitRow
+
+Kind = Literal["reopen", "go_on"]
+
+
+class Recorded(Protocol):
+    """What is read of a store: a journal, or an exported run."""
+
+    def run(self, run_id: str) -> RunRow:
+        """One run."""
+        ...
+
+    def plan(self, run_id: str) -> tuple[str, bytes]:
+        """Hash and JSON of its plan."""
+        ...
+
+    def steps(self, run_id: str) -> list[StepRow]:
+        """Its steps."""
+        ...
+
+    def units(self, run_id: str) -> Iterator[UnitRow]:
+        """Its units."""
+        ...
+
+    def attempts(self, run_id: str, step: int, unit: int) -> list[AttemptRow]:
+        """Attempts of one unit, in order."""
+        ...
+
+    def approvals(self, run_id: str) -> list[ApprovalRow]:
+        """What people said."""
+        ...
+
+    def events(self, run_id: str) -> list[EventRow]:
+        """Its history."""
+        ...
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """One recorded end of an attempt."""
+
+    attempt: AttemptRow
+    missed: bool
+    """It was an answer without a usable value, which was asked for again."""
+    retry_after_ms: int | None = None
+    quota_until: int | None = None
+
+
+class Past(msgspec.Struct, frozen=True, kw_only=True):
+    """A unit of the recorded run."""
+
+    row: UnitRow
+    replies: tuple[Reply, ...]
+
+    @property
+    def unanswered(self) -> bool:
+        """Tell whether the recorded run never got an answer for it."""
+        return not self.replies and self.row.state != "completed"
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """The moment at which a run that could not move went on, and what was amended for it."""
+
+    at: int
+    kind: Kind
+    raises: dict[str, float] = {}
+    loops: int = 0
+
+
+class Recording(msgspec.Struct, frozen=True, kw_only=True):
+    """All of a recorded run that a replay looks at."""
+
+    run: RunRow
+    plan: Plan
+    steps: tuple[StepRow, ...]
+    units: dict[str, Past]
+    approvals: tuple[tuple[UnitRow, ApprovalRow], ...]
+    turns: tuple[Turn, ...]
+
+
+def read_recording(store: Recorded, run_id: str) -> Recording:
+    """Read a run that has stopped. Raises UsageError for one that may be driven now, PlanError for a damaged plan."""
+    run = store.run(run_id)
+    if run.state == "active":
+        raise UsageError(
+            "run-active", f"run {run_id} has not come to an end, so its record is not whole", f"interlock run {run_id}"
+        )
+    plan_hash, plan_json = store.plan(run_id)
+    rows = list(store.units(run_id))
+    told = _History(store.events(run_id))
+    units = {row.id: Past(row=row, replies=_replies(store, run_id, row, told)) for row in rows}
+    places = {(row.step, row.ordinal): row for row in rows}
+    return Recording(
+        run=run,
+        plan=thaw(plan_json, plan_hash, run_id),
+        steps=tuple(store.steps(run_id)),
+        units=units,
+        approvals=tuple((places[said.step, said.unit], said) for said in store.approvals(run_id)),
+        turns=tuple(told.turns),
+    )
+
+
+class _History:
+    """What only events tell: how a unit was left by each attempt, when quotas came back, when the run went on."""
+
+    def __init__(self, rows: Iterable[EventRow]) -> None:
+        self.ends: dict[tuple[int, int, int], dict[str, Any]] = {}
+        self.quotas: list[tuple[int, str, int | None]] = []
+        self.turns: list[Turn] = []
+        state, raises, loops = "active", dict[str, float](), 0
+        for row in rows:
+            data: dict[str, Any] = msgspec.json.decode(row.data)
+            if row.type == "attempt_finished" and row.step is not None and row.unit is not None:
+                self.ends[row.step, row.unit, data["number"]] = {**data, "at": row.at}
+            elif row.type == "engine_parked":
+                self.quotas.append((row.at, data["engine"], data.get("until")))
+            elif row.type == "budget_raised":
+                raises = {**raises, data["name"]: data["value"]}
+            elif row.type == "loops_granted":
+                loops = max(loops, data["more"])
+            elif row.type == "run_moved":
+                if data["state"] == "active" and state != "active":
+                    kind: Kind = "reopen" if state in ("failed", "abandoned") or loops else "go_on"
+                    self.turns.append(Turn(at=row.at, kind=kind, raises=raises, loops=loops))
+                    raises, loops = {}, 0
+                state = data["state"]
+
+
+def _replies(store: Recorded, run_id: str, row: UnitRow, told: _History) -> tuple[Reply, ...]:
+    if row.kind == "approval":
+        return ()
+    found = []
+    for attempt in store.attempts(run_id, row.step, row.ordinal):
+        end = told.ends.get((row.step, row.ordinal, attempt.number), {})
+        left = end.get("unit_state", "")
+        unsure = left == "unknown" and row.state != "unknown"
+        if attempt.state not in ("completed", "failed") or unsure:
+            continue
+        due, quota = end.get("not_before"), attempt.reason == Reason.LLM_QUOTA
+        found.append(
+            Reply(
+                attempt=attempt,
+                missed=left == "pending" and not quota,
+                retry_after_ms=None if due is None else max(0, due - end["at"]),
+                quota_until=_until(told, attempt) if quota else None,
+            )
+        )
+    return tuple(found)
+
+
+def _until(told: _History, attempt: AttemptRow) -> int | None:
+    ended = attempt.ended_at or 0
+    return next((until for at, engine, until in told.quotas if engine == attempt.engine and at >= ended), None)
+
+
+def outcome(recording: Recording, past: Past, number: int, request: Request, now: int) -> Outcome | None:
+    """Return the recorded answer to the unit's dispatch of that number (from 0), or None when there is none."""
+    row = past.row
+    if number >= len(past.replies):
+        if number > len(past.replies) or row.state != "completed" or _completed(past):
+            return None
+        return Outcome(dispatch=request.dispatch, status="ok", ended_at=now, **_output(recording, row, request))
+    reply = past.replies[number]
+    attempt = reply.attempt
+    shared: dict[str, Any] = {
+        "dispatch": request.dispatch,
+        "exit_code": attempt.exit_code,
+        "usage": attempt.usage,
+        "answered_by": attempt.answered,
+        "started_at": now,
+        "ended_at": now,
+    }
+    if attempt.state == "completed":
+        return Outcome(status="ok", **shared, **_output(recording, row, request))
+    return Outcome(
+        status="failed",
+        reason=Reason(attempt.reason or Reason.DISPATCH_ERROR),
+        error=attempt.error,
+        answered=row.state != "unknown",
+        missed=reply.missed,
+        retry_after_ms=reply.retry_after_ms,
+        quota_until=reply.quota_until,
+        **shared,
+    )
+
+
+def _completed(past: Past) -> bool:
+    return any(reply.attempt.state == "completed" for reply in past.replies)
+
+
+def _output(recording: Recording, row: UnitRow, request: Request) -> dict[str, Any]:
+    """Return output as the work would have given it: the journal keeps what was made of it."""
+    raw = row.result or b"null"
+    if row.kind in ("gate", "probe"):
+        said = msgspec.json.decode(raw)
+        return {"output": str(said.get("feedback", said.get("output", ""))).encode()}
+    if row.kind == "judge":
+        said = msgspec.json.decode(raw)
+        return {"output": msgspec.json.encode({k: said[k] for k in ("complete", "missing", "feedback")})}
+    had_schema = recording.plan.steps[row.step].unit_schema_json is not None
+    value = msgspec.json.decode(raw) if not had_schema else None
+    text = value if isinstance(value, str) else None
+    if isinstance(request.job.target, Prompt):
+        absent = row.result is None
+        return {"output": b"" if absent else raw if text is None else text.encode()}
+    if text is None or isinstance(request.job.target, PythonFunction):
+        return {"output": raw, "is_json": True}
+    # as the command wrote it, so that a schema that the workflow has got meanwhile reads it
+    return {"output": text.encode() + (b"\r\n" if text.endswith("\r") else b"\n")}

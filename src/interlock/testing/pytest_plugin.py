@@ -1,0 +1,33 @@
+"""The pytest plugin: `interlock_replay` makes a recorded run a test of a workflow.
+
+It brings nothing but one fixture, and loads the engine when the fixture is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from interlock.testing.replayed import Replayed
+
+
+@pytest.fixture
+def interlock_replay() -> Callable[..., Replayed]:
+    """Replay a recorded run: `interlock_replay((project, run_id), workflow=..., faults=[...], params={...})`."""
+
+    def call(
+        recording: tuple[str | Path, str],
+        *,
+        workflow: str | Path | None = None,
+        faults: Sequence[str] = (),
+        params: Mapping[str, Any] | None = None,
+    ) -> Replayed:
+        from interlock.testing.replayed import replay_recording  # noqa: PLC0415 - heavy, and not every test replays
+
+        return replay_recording(recording, workflow=workflow, faults=faults, params=params)
+
+    return call

@@ -1,0 +1,68 @@
+"""What a test sees of a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from interlock.api import open as open_project
+from interlock.driver.params import ParamsInput
+from interlock.driver.replaying import Replay
+
+
+class ReplayedStep(msgspec.Struct, frozen=True, kw_only=True):
+    """One step: its state, its artifact as a value, and why it is not completed."""
+
+    state: str
+    artifact: Any
+    reason: str | None
+
+
+class Replayed:
+    """A replayed run. `steps` is by step id, `units` by unit id (their states), `differences` what is not as recorded."""
+
+    def __init__(self, found: Replay) -> None:
+        self.state = found.state
+        self.outcome = found.outcome
+        self.exit_code = found.run_exit_code
+        self.steps = {
+            step.id: ReplayedStep(
+                state=step.state,
+                artifact=None if step.artifact is None else msgspec.json.decode(step.artifact),
+                reason=step.reason,
+            )
+            for step in found.steps
+        }
+        self.units = {unit.id: unit.state for unit in found.units}
+        self.not_recorded = found.not_recorded
+        self.changed_inputs = found.changed
+        self.faults_unused = found.faults_unused
+        self.differences = found.differences
+
+    def assert_same(self) -> None:
+        """Fail the test unless the replay came out as the recorded run did, and every fault met a dispatch."""
+        told = [*self.differences, *(f"no dispatch met the fault {text}" for text in self.faults_unused)]
+        if told:
+            raise AssertionError("the replay is not as recorded:\n  " + "\n  ".join(told))
+
+
+def replay_recording(
+    recording: tuple[str | Path, str],
+    *,
+    workflow: str | Path | None = None,
+    faults: Sequence[str] = (),
+    params: Mapping[str, Any] | None = None,
+) -> Replayed:
+    """Replay run `recording[1]` (an id, its beginning, or `last`) of the project `recording[0]`."""
+    project, run_id = recording
+    with open_project(project) as app:
+        found = app.replay(
+            app.find(run_id),
+            workflow=None if workflow is None else Path(workflow),
+            faults=faults,
+            params=None if params is None else ParamsInput(values=params),
+        )
+    return Replayed(found)
