@@ -152,9 +152,7 @@ def _may_pass(said: str) -> bool:
     """Tell whether the same call may succeed by waiting: a lock, or a folder of worktrees that vanished just now."""
     locked = ".lock'" in said and "File exists" in said
     # the registration of another worktree that came or went while git looked at all of them
-    vanished = any(part in said for part in _VANISHED) and (
-        "No such file or directory" in said or "worktrees/" in said
-    )
+    vanished = any(part in said for part in _VANISHED) and ("No such file or directory" in said or "worktrees/" in said)
     return locked or vanished
 
 
