@@ -23,6 +23,7 @@ def test_old_runs_are_removed_and_named_first_when_asked(
         "schema": 1,
         "runs": [run["id"]],
         "artifacts": 0,
+        "worktrees": [],
     }
     assert interlock("list", "--json", cwd=tmp_path).stdout == "[]\n"
 

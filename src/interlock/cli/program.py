@@ -32,6 +32,7 @@ COMMANDS: Final[dict[str, str]] = {
     "reject": "Refuse what waits for a person, with a note.",
     "abandon": "End a run for good, but for `resume`.",
     "resolve": "Answer for a unit whose effect is unknown.",
+    "worktrees": "See, apply and drop what units left in worktrees.",
     "lint": "Check workflow files.",
     "plan": "Show what would run, what would be reused and why.",
     "new": "Write a starter workflow.",

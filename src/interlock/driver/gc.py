@@ -1,10 +1,17 @@
-"""Removing what is no longer wanted: old ended runs with their logs, and artifacts that no run refers to."""
+"""Removing what is no longer wanted: old ended runs with their logs, artifacts that no run refers to, and worktrees.
+
+Of worktrees only those go that hold nothing, of runs that have ended or are gone; the others are `interlock worktrees`.
+"""
 
 from __future__ import annotations
 
+import os
+
 import msgspec
 
+from interlock.dispatch.git.base import IsolationError
 from interlock.driver.project import ProjectPaths
+from interlock.driver.worktrees import Worktrees
 from interlock.model.states import RUN_ENDED, RunState
 from interlock.store.base import Store
 
@@ -14,6 +21,8 @@ class GcReport(msgspec.Struct, frozen=True, kw_only=True):
 
     runs: tuple[str, ...]
     artifacts: int
+    worktrees: tuple[str, ...] = ()
+    """Folders of those that held nothing."""
 
 
 def collect(store: Store, project: ProjectPaths, before_ms: int, *, dry_run: bool) -> GcReport:
@@ -34,4 +43,15 @@ def collect(store: Store, project: ProjectPaths, before_ms: int, *, dry_run: boo
         for run_id in old:
             store.delete_run(run_id)
             (project.logs / f"{run_id}.log").unlink(missing_ok=True)
-    return GcReport(runs=tuple(old), artifacts=store.sweep_artifacts(dry_run=dry_run))
+    artifacts = store.sweep_artifacts(dry_run=dry_run)
+    return GcReport(runs=tuple(old), artifacts=artifacts, worktrees=_worktrees(store, project, dry_run=dry_run))
+
+
+def _worktrees(store: Store, project: ProjectPaths, *, dry_run: bool) -> tuple[str, ...]:
+    going_on = {row.id for row in store.runs() if RunState(row.state) not in RUN_ENDED}
+    try:
+        found = Worktrees(project.root, project.state_dir, os.environ)
+    except IsolationError:
+        # no repository, or none that git lets us look into: no worktrees that could be removed
+        return ()
+    return found.collect(going_on, dry_run=dry_run)

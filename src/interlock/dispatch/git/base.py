@@ -1,7 +1,7 @@
 """The words of the room: what is asked for a worktree, what an attempt left in it, what a merge came to.
 
 All values are plain data. Commits are full object names; paths are absolute and may hold surrogates for bytes that are
-no UTF-8. What is kept beside a ref stands under the ref's name with a suffix: `.stash-N`, `.commit-N`, `.ours`.
+no UTF-8. What is kept beside a ref stands under the ref's name with a suffix: `.base`, `.stash-N`, `.commit-N`, `.ours`.
 """
 
 from __future__ import annotations

@@ -36,7 +36,12 @@ _SETTINGS: Final = (
     "filter.lfs.smudge=",
     "filter.lfs.required=false",
 )
-_VANISHED: Final = ("could not create directory of", "could not create leading directories", "Invalid path '")
+_VANISHED: Final = (
+    "could not create directory of",
+    "could not create leading directories",
+    "Invalid path '",
+    "failed to read ",
+)
 _BASE: Final = ("git", "--no-pager", "--literal-pathspecs", *(part for one in _SETTINGS for part in ("-c", one)))
 _ENV: Final = {
     b"GIT_TERMINAL_PROMPT": b"0",
@@ -146,8 +151,8 @@ def _end(popen: subprocess.Popen[bytes]) -> None:
 def _may_pass(said: str) -> bool:
     """Tell whether the same call may succeed by waiting: a lock, or a folder of worktrees that vanished just now."""
     locked = ".lock'" in said and "File exists" in said
-    # the folder of another worktree that was removed while git looked at all of them
-    vanished = any(part in said for part in _VANISHED) and "No such file or directory" in said
+    # the registration of another worktree that came or went while git looked at all of them
+    vanished = any(part in said for part in _VANISHED) and ("No such file or directory" in said or "worktrees/" in said)
     return locked or vanished
 
 

@@ -75,7 +75,7 @@ class _Merge:
         self._base = self._tip = base
         self._admin = ""
         self._branch = branch
-        self._dates = {"GIT_AUTHOR_DATE": f"{at} +0000", "GIT_COMMITTER_DATE": f"{at} +0000"}
+        self._dates = {"GIT_AUTHOR_DATE": f"@{at} +0000", "GIT_COMMITTER_DATE": f"@{at} +0000"}
         self._merged: list[MergedItem] = []
         self._conflicts: list[Conflict] = []
         self._rejected: list[Rejected] = []

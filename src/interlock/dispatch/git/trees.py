@@ -81,6 +81,8 @@ class Trees:
         traces = stashes + keep_commits(self._git, repository.common, found.admin, (commit, ask.commit), ask.ref)
         changed = commit != ask.commit or traces or (there and self._holds_others(repository, ask.path))
         if changed:
+            # its base too, so that what is kept can be read without a journal
+            set_ref(self._git, repository.common, f"{ask.ref}.base", ask.commit)
             set_ref(self._git, repository.common, ask.ref, commit)
         if not there:
             repo.forget(self._git, repository, found)
@@ -181,6 +183,7 @@ class Trees:
             ]
             if children and keep_unreachable(self._git, repository.common, children, (ask.commit,), ask.ref):
                 kept = repo.resolve(self._git, repository.common, f"{ask.ref}.commit-1") or ask.commit
+                set_ref(self._git, repository.common, f"{ask.ref}.base", ask.commit)
                 set_ref(self._git, repository.common, ask.ref, kept)
         return Kept(path=ask.path, ref=ask.ref, commit=kept, base=ask.commit) if kept else None
 

@@ -1,0 +1,68 @@
+"""Brings what a unit left into the user's checkout: files only, no index, no commit, no branch.
+
+Guarantees: all or nothing; a three-way merge from where the unit began; what does not fit, and every file that the user
+has changed since and not committed, refuses the whole; the index stays byte for byte as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from interlock.dispatch.git.base import IsolationError
+from interlock.dispatch.git.command import IDENTITY, Git
+from interlock.dispatch.git.repository import Repository
+from interlock.dispatch.git.snapshot import add_all, index_beside
+
+_MOST_NAMED: Final = 5
+_FIXED: Final = {"GIT_AUTHOR_DATE": "@0 +0000", "GIT_COMMITTER_DATE": "@0 +0000"}
+
+
+def apply(git: Git, repository: Repository, base: str, commit: str) -> tuple[str, ...]:
+    """Change the checkout's files as `commit` changed `base`; return the paths. Raises IsolationError."""
+    top = repository.top
+    with index_beside(git, repository.git_dir, top) as env:
+        now = add_all(git, top, env, whole=True)
+        wanted = _merged(git, top, now, base, commit)
+        touched = _differing(git, top, now, wanted)
+        own = _differing(git, top, "HEAD", now) & _differing(git, top, base, now)
+        if touched & own:
+            raise IsolationError(
+                f"uncommitted changes of yours would be overwritten: {_named(touched & own)}",
+                "commit or stash them, then apply again",
+                "would-overwrite",
+            )
+        try:
+            git(top, "read-tree", "-m", "-u", now, wanted, env=env)
+        except IsolationError as error:
+            raise IsolationError(
+                f"nothing was applied: {error.message}", "move those files away", error.code
+            ) from error
+    return tuple(sorted(touched))
+
+
+def _merged(git: Git, top: str, now: str, base: str, commit: str) -> str:
+    """Return the tree of a three-way merge whose base is `base`, whatever the histories say."""
+    sides = []
+    for tree in (now, f"{commit}^{{tree}}"):
+        name = git(top, "rev-parse", tree).text
+        sides.append(git(top, "commit-tree", name, "-p", base, "-m", "side", env={**IDENTITY, **_FIXED}).text)
+    answer = git(top, "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", *sides, allowed=(0, 1))
+    tree, *paths = answer.names()
+    if answer.code:
+        raise IsolationError(
+            f"it does not fit to your checkout: conflicts in {_named(set(paths))}",
+            f"merge it by hand: git merge {commit[:12]}",
+            "conflict",
+        )
+    return tree
+
+
+def _differing(git: Git, top: str, one: str, other: str) -> set[str]:
+    return set(git(top, "diff-tree", "-r", "-z", "--name-only", "--no-renames", f"{one}^{{tree}}", other).names())
+
+
+def _named(paths: set[str]) -> str:
+    shown = [os.fsencode(path).decode("utf-8", "backslashreplace") for path in sorted(paths)[:_MOST_NAMED]]
+    more = len(paths) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")

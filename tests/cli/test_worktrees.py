@@ -1,0 +1,214 @@
+"""What is kept in worktrees, from the command line: real git, real processes, no journal needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from interlock.dispatch.git.base import Kept, WorktreeAsk
+from interlock.dispatch.git.snapshot import snapshot_commit
+from interlock.dispatch.git.trees import Trees
+
+Interlock = Callable[..., "subprocess.CompletedProcess[str]"]
+RUN = "01JRUN"
+
+
+def git(at: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=at, capture_output=True, text=True, check=True).stdout.rstrip("\n")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    git(tmp_path, "init", "-q", "-b", "main")
+    (tmp_path / ".interlock").mkdir()
+    (tmp_path / ".interlock/.gitignore").write_text("*\n")
+    (tmp_path / ".gitignore").write_text("*.tmp\n")
+    (tmp_path / "a.txt").write_text("".join(f"{n}\n" for n in range(1, 10)))
+    git(tmp_path, "add", "-A")
+    git(tmp_path, "commit", "-qm", "first")
+    return tmp_path
+
+
+@pytest.fixture
+def trees() -> Iterator[Trees]:
+    made = Trees(os.environ)
+    yield made
+    made.close()
+
+
+def ask(project: Path, unit: str) -> WorktreeAsk:
+    return WorktreeAsk(
+        root=str(project),
+        commit=git(project, "rev-parse", "HEAD"),
+        path=str(project / ".interlock/worktrees" / RUN / unit / "1"),
+        ref=f"refs/interlock/{RUN}/{unit}/1",
+    )
+
+
+def leave(project: Path, trees: Trees, unit: str, files: dict[str, str]) -> Kept:
+    asked = ask(project, unit)
+    folder = trees.prepare(asked)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    kept = trees.settle(asked)
+    assert kept is not None
+    return kept
+
+
+def changed(number: int, text: str) -> str:
+    return "".join(f"{text if n == number else n}\n" for n in range(1, 10))
+
+
+def kept_now(interlock: Interlock, project: Path) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = json.loads(interlock("worktrees", "list", "--json", cwd=project).stdout)
+    return found
+
+
+def test_what_is_kept_is_listed_without_a_journal(project: Path, trees: Trees, interlock: Interlock) -> None:
+    kept = leave(project, trees, "fix-1", {"a.txt": changed(1, "mended"), "new.txt": "x"})
+    (one,) = kept_now(interlock, project)
+    assert one == {
+        "schema": 1,
+        "run": RUN,
+        "unit": "fix-1",
+        "attempt": "1",
+        "ref": kept.ref,
+        "commit": kept.commit,
+        "base": kept.base,
+        "files": 2,
+        "path": kept.path,
+        "registered": True,
+        "beside": [],
+    }
+    assert f"{RUN}  fix-1/1  {kept.commit[:12]}" in interlock("worktrees", "list", cwd=project).stdout
+
+
+def test_a_worktree_in_use_and_a_leftover_are_listed_too(project: Path, trees: Trees, interlock: Interlock) -> None:
+    (trees.prepare(ask(project, "fix-1")) / "a.txt").write_text("from before\n")
+    trees.prepare(ask(project, "fix-1"))
+    found = kept_now(interlock, project)
+    assert [(one["attempt"], one["commit"], one["registered"]) for one in found] == [
+        ("1", None, True),
+        ("1.leftover-1", None, True),
+    ]
+
+
+def test_nothing_kept_is_said(project: Path, interlock: Interlock) -> None:
+    assert interlock("worktrees", "list", cwd=project).stdout.startswith("nothing is kept")
+    refused = interlock("worktrees", "list", "01X", cwd=project)
+    assert (refused.returncode, "no worktree of 01X is kept" in refused.stderr) == (2, True)
+
+
+def test_the_diff_is_a_patch_from_where_it_began(project: Path, trees: Trees, interlock: Interlock) -> None:
+    leave(project, trees, "fix-1", {"a.txt": changed(1, "mended")})
+    patch = interlock("worktrees", "diff", RUN, "fix-1", cwd=project).stdout
+    subprocess.run(["git", "apply"], cwd=project, input=patch, text=True, check=True)
+    assert (project / "a.txt").read_text() == changed(1, "mended")
+
+
+def test_applying_merges_with_what_came_since_and_touches_files_only(
+    project: Path, trees: Trees, interlock: Interlock
+) -> None:
+    leave(project, trees, "fix-1", {"a.txt": changed(1, "mended"), "new.txt": "x"})
+    (project / "a.txt").write_text(changed(9, "later"))
+    git(project, "commit", "-qam", "later")
+    (project / "staged.txt").write_text("mine")
+    git(project, "add", "staged.txt")
+    before = ((project / ".git/index").read_bytes(), git(project, "rev-parse", "HEAD"))
+    done = interlock("worktrees", "apply", RUN, "fix-1", cwd=project)
+    assert done.stdout.splitlines()[:2] == ["a.txt", "new.txt"]
+    assert (project / "a.txt").read_text() == changed(1, "mended").replace("9\n", "later\n")
+    assert ((project / ".git/index").read_bytes(), git(project, "rev-parse", "HEAD")) == before
+    assert git(project, "status", "--porcelain").splitlines() == [" M a.txt", "A  staged.txt", "?? new.txt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.txt", changed(9, "mine"), "uncommitted changes of yours would be overwritten: a.txt"),
+        ("new.txt", "mine", "conflicts in new.txt"),
+        ("ignored.tmp", "mine", "nothing was applied"),
+    ],
+)
+def test_applying_never_overwrites_what_is_not_committed(
+    project: Path, trees: Trees, interlock: Interlock, name: str, text: str, said: str
+) -> None:
+    asked = ask(project, "fix-1")
+    folder = trees.prepare(asked)
+    for one in ("a.txt", "new.txt", "ignored.tmp"):
+        (folder / one).write_text(changed(1, "mended"))
+    git(folder, "add", "--force", "ignored.tmp")
+    trees.settle(asked)
+    (project / name).write_text(text)
+    before = git(project, "status", "--porcelain")
+    refused = interlock("worktrees", "apply", RUN, cwd=project)
+    assert (refused.returncode, said in refused.stderr) == (1, True), refused.stderr
+    assert (project / name).read_text() == text
+    assert git(project, "status", "--porcelain") == before
+
+
+def test_applying_what_does_not_fit_changes_nothing(project: Path, trees: Trees, interlock: Interlock) -> None:
+    leave(project, trees, "fix-1", {"a.txt": changed(1, "mended"), "new.txt": "x"})
+    (project / "a.txt").write_text(changed(1, "otherwise"))
+    git(project, "commit", "-qam", "later")
+    refused = interlock("worktrees", "apply", RUN, cwd=project)
+    assert "it does not fit to your checkout: conflicts in a.txt" in refused.stderr
+    assert git(project, "status", "--porcelain") == ""
+
+
+def test_work_begun_on_uncommitted_changes_comes_back_to_them(
+    project: Path, trees: Trees, interlock: Interlock
+) -> None:
+    (project / "a.txt").write_text(changed(5, "mine"))
+    base = snapshot_commit(project, f"refs/interlock/{RUN}/base")
+    assert base is not None
+    asked = WorktreeAsk(root=str(project), commit=base, path=ask(project, "fix-1").path, ref=ask(project, "fix-1").ref)
+    (trees.prepare(asked) / "a.txt").write_text(changed(5, "mine and theirs"))
+    trees.settle(asked)
+    assert interlock("worktrees", "apply", RUN, cwd=project).returncode == 0
+    assert (project / "a.txt").read_text() == changed(5, "mine and theirs")
+
+
+def test_dropping_takes_folder_registration_and_refs(project: Path, trees: Trees, interlock: Interlock) -> None:
+    for number in range(2):
+        leave(project, trees, f"fix-{number}", {"a.txt": changed(1, "mended")})
+    refused = interlock("worktrees", "drop", RUN, cwd=project)
+    assert (refused.returncode, len(kept_now(interlock, project))) == (2, 2)
+    assert interlock("worktrees", "drop", RUN, "fix-0", cwd=project).stdout == "dropped 1 worktree\n"
+    assert [one["unit"] for one in kept_now(interlock, project)] == ["fix-1"]
+    interlock("worktrees", "drop", "--yes", cwd=project)
+    assert kept_now(interlock, project) == []
+    assert git(project, "for-each-ref", "--format=%(refname)") == "refs/heads/main"
+    assert len(git(project, "worktree", "list").splitlines()) == 1
+    assert list((project / ".interlock/worktrees").iterdir()) == []
+
+
+def test_gc_removes_worktrees_that_hold_nothing_and_registrations_without_folders(
+    project: Path, trees: Trees, interlock: Interlock
+) -> None:
+    kept = leave(project, trees, "kept", {"a.txt": changed(1, "mended")})
+    same, gone = (ask(project, name) for name in ("same", "gone"))
+    trees.prepare(same)
+    folder = trees.prepare(gone)
+    (folder / "a.txt").write_text("mine\n")
+    git(folder, "commit", "-qam", "mine")
+    made = git(folder, "rev-parse", "HEAD")
+    subprocess.run(["rm", "-rf", str(folder)], check=True)
+    git(project, "worktree", "add", "-q", "--detach", str(project.parent / f"{project.name}-users"))
+    subprocess.run(["rm", "-rf", str(project.parent / f"{project.name}-users")], check=True)
+    (project / ".interlock/journal.db").touch()
+    asked = ("gc", "--json")
+    would = json.loads(interlock(*asked, "--dry-run", cwd=project).stdout)["worktrees"]
+    assert sorted(would) == sorted(json.loads(interlock(*asked, cwd=project).stdout)["worktrees"])
+    assert sorted(would) == sorted([same.path, gone.path])
+    listed = git(project, "worktree", "list", "--porcelain")
+    users = project.parent / f"{project.name}-users"
+    assert {line for line in listed.splitlines() if line.startswith("worktree ")} == {
+        f"worktree {path}" for path in (project, kept.path, users)
+    }
+    assert git(project, "rev-parse", gone.ref) == made
