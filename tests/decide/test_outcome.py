@@ -10,7 +10,7 @@ from interlock.decide.output import Failure, Result, extract
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.outcome import Outcome
-from interlock.model.plan import Backoff, Plan, Retry
+from interlock.model.plan import Backoff, Plan, Prompt, Retry
 from interlock.model.plan import Step as PlanStep
 from interlock.model.states import NOT_RETRYABLE, Reason
 from interlock.testing.build import aborted, failed, ok, plan, solo, step
@@ -162,3 +162,22 @@ def test_a_function_that_returns_nothing_is_absent_unless_a_schema_wants_null() 
     assert missed == Failure(
         Reason.VALIDATION_ERROR, 'the function\'s return value misses the schema: value: 1 is not of type "string"'
     )
+
+
+MISSED = Outcome(dispatch="", status="failed", reason=Reason.PARSE_ERROR, missed=True)
+
+
+@pytest.mark.parametrize("kind", ["work", "judge"])
+def test_an_answer_said_to_have_missed_is_asked_for_once_more_and_no_second_time(kind: ev.UnitKind) -> None:
+    prompt = step("a", Prompt(text="Do it.", engine="e"))
+    snap = snapshot(plan(prompt), events=[ev.StepStarted(at=1, step=0, round=1, loop=1, units=(solo(),))])
+    unit = snap.steps[0].work[0]
+    unit.kind, unit.attempt, unit.dispatch = kind, 1, "d"
+    first = finish(snap, snap.steps[0], unit, MISSED, 1_000)
+    assert (*fate(first), first.asks) == ("failed", "pending", "parse_error", 1)
+    unit.asks = 1
+    assert fate(finish(snap, snap.steps[0], unit, MISSED, 1_000)) == ("failed", "failed", "parse_error")
+
+
+def test_a_command_is_never_run_again_for_an_answer_that_missed() -> None:
+    assert fate(ended(step("a"), MISSED)) == ("failed", "failed", "parse_error")

@@ -11,6 +11,9 @@ import pytest
 
 _FLOW = "---\ntype: workflow\nsteps:\n  - id: one\n    run: echo hi\n---\n"
 _TEST = """
+import pytest
+from interlock import InterlockError
+
 def test_same(interlock_replay):
     found = interlock_replay((".", "last"), workflow="flow.md")
     found.assert_same()
@@ -22,6 +25,10 @@ def test_fault(interlock_replay):
     found = interlock_replay((".", "last"), faults=["killed@one"])
     assert found.exit_code == 1
     assert found.steps["one"].state == "failed"
+
+def test_other(interlock_replay):
+    with pytest.raises(InterlockError, match="is no recording"):
+        interlock_replay("last")
 
 def test_differs(interlock_replay):
     interlock_replay((".", "last"), faults=["killed@one"]).assert_same()
@@ -72,7 +79,7 @@ def test_the_plugin_makes_a_recorded_run_a_test(project: Path) -> None:
         check=False,
         timeout=60,
     )
-    assert "1 failed, 2 passed" in said.stdout
+    assert "1 failed, 3 passed" in said.stdout
     assert "the replay is not as recorded" in said.stdout
 
 

@@ -157,6 +157,35 @@ def test_the_one_reask_of_a_prompt_is_replayed(project: Path) -> None:
         assert found.units[0].asks == 1
 
 
+def test_judges_and_their_re_ask_are_replayed(project: Path) -> None:
+    verdict = '{"complete": true, "missing": [], "feedback": "good"}'
+    bot = f"cat >/dev/null\necho x >> calls\ntest $(wc -l < calls) = 2 && echo hm || echo '{verdict}'\n"
+    _write(project, bot, "bot.sh")
+    text = "---\ntype: workflow\nsteps:\n  - id: say\n    gate: { judges: 3 }\n---\n## say\nSay it.\n### gate\nGood?\n"
+    app, run = _recorded(project, text)
+    with app:
+        found = app.replay(run)
+        _same(found)
+        assert (found.state, found.answered) == ("completed", 5)
+
+
+@pytest.mark.parametrize("reason", ["parse_error", "llm_quota", "llm_rate_limit"])
+def test_a_prompt_goes_on_after_a_fault_that_it_may_go_on_after(project: Path, reason: str) -> None:
+    _write(project, "cat >/dev/null\necho fine\n", "bot.sh")
+    app, run = _recorded(project, "---\ntype: workflow\nsteps:\n  - id: say\n---\n## say\nSay it.\n")
+    with app:
+        found = app.replay(run, faults=[f"{reason}@say"])
+        assert (found.state, found.exit_code, found.units[0].attempt) == ("completed", 0, 2)
+
+
+def test_a_run_that_a_killed_or_interrupted_driver_left_is_refused(project: Path) -> None:
+    app = open_project(project)
+    with app:
+        app.run_file(_write(project, _solo("sleep 30")), ParamsInput(), timeout_s=0.2)
+        with pytest.raises(UsageError, match="has not come to an end"):
+            app.replay(app.find("last"))
+
+
 def test_verdicts_of_people_are_replayed(project: Path) -> None:
     app, run = _recorded(project, _solo("echo hi", "    gate: { approval: true }\n"))
     with app:

@@ -11,6 +11,7 @@ import msgspec
 from interlock.api import open as open_project
 from interlock.driver.params import ParamsInput
 from interlock.driver.replaying import Replay
+from interlock.errors import UsageError
 
 
 class ReplayedStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +58,10 @@ def replay_recording(
     params: Mapping[str, Any] | None = None,
 ) -> Replayed:
     """Replay run `recording[1]` (an id, its beginning, or `last`) of the project `recording[0]`."""
+    if not isinstance(recording, tuple):
+        raise UsageError(
+            "unknown-recording", f"{recording!r} is no recording", "give a pair: (project folder, run id or 'last')"
+        )
     project, run_id = recording
     with open_project(project) as app:
         found = app.replay(
