@@ -15,9 +15,9 @@ TYPE_CHECKING = False
 # what type checkers take for true; importing `typing` for it would double the time of `interlock --version`
 
 if TYPE_CHECKING:
-    from interlock.api import App, Diagnostic, InterlockError, Result, lint, open, run  # noqa: A004 - what a caller writes
+    from interlock.api import App, Diagnostic, InterlockError, Result, lint, open, open_export, run  # noqa: A004 - what a caller writes
 
-__all__ = ["App", "Diagnostic", "InterlockError", "Result", "__version__", "lint", "open", "run"]
+__all__ = ["App", "Diagnostic", "InterlockError", "Result", "__version__", "lint", "open", "open_export", "run"]
 
 
 def __getattr__(name: str) -> object:

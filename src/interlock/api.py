@@ -13,10 +13,13 @@ from interlock.app import App, open_project
 from interlock.driver.params import ParamsInput
 from interlock.driver.result import Result
 from interlock.errors import Diagnostic, InterlockError
+from interlock.exported import ExportApp
 
-__all__ = ["App", "Diagnostic", "InterlockError", "Result", "lint", "open", "run"]
+__all__ = ["App", "Diagnostic", "InterlockError", "Result", "lint", "open", "open_export", "run"]
 
 open = open_project  # noqa: A001 - `interlock.open(project)` is what a caller writes
+
+open_export = ExportApp
 
 
 def run(

@@ -121,6 +121,24 @@ def json_option(what: str = "Print JSON.") -> Callable[[_Command], _Command]:
     return click.option("--json", "as_json", is_flag=True, help=what)
 
 
+def _read_from(ctx: click.Context, _param: click.Parameter, value: Path | None) -> None:
+    session = ctx.find_object(Session)
+    if session is not None:
+        session.source = value
+
+
+def from_option(command: _Command) -> _Command:
+    """`--from FILE`, for commands that only read: what they say of a run comes out of an export."""
+    return click.option(
+        "--from",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        callback=_read_from,
+        expose_value=False,
+        help="Read this export instead of the project's journal; `last` is the run that was exported.",
+    )(command)
+
+
 def params_options(command: _Command) -> _Command:
     """`-p name=value` and `--params-file FILE`."""
     file = click.Path(exists=True, dir_okay=False, path_type=Path)

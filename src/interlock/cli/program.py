@@ -39,6 +39,7 @@ COMMANDS: Final[dict[str, str]] = {
     "schema": "Print the JSON Schema of a workflow's front matter.",
     "config": "Show the configuration in force and where it came from.",
     "doctor": "Check this host, this project and its engines.",
+    "export": "Write a run into one file, or check such a file.",
     "gc": "Remove old runs and what nothing refers to.",
     "selftest": "Show that what is promised holds on this host.",
     "completion": "Print the completion script of a shell.",

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from interlock.app import App
 
 
+def _open_export(source: Path) -> App:
+    from interlock.exported import ExportApp  # noqa: PLC0415 - most calls read a journal
+
+    return ExportApp(source)
+
+
 def _open(project: Path | None) -> App:
     from interlock.app import open_project  # noqa: PLC0415 - help needs no engine
 
@@ -27,6 +33,7 @@ class Session:
 
     def __init__(self, opener: Callable[[Path | None], App] = _open) -> None:
         self.project: Path | None = None
+        self.source: Path | None = None
         self._opener = opener
         self._app: App | None = None
 
@@ -34,7 +41,7 @@ class Session:
     def app(self) -> App:
         """The engine, opened on first use."""
         if self._app is None:
-            self._app = self._opener(self.project)
+            self._app = self._opener(self.project) if self.source is None else _open_export(self.source)
         return self._app
 
     def find(self, text: str) -> str:
@@ -44,6 +51,11 @@ class Session:
                 "blank-id", "the run id is blank", "give an id, its beginning, or `last`; see `interlock list`"
             )
         return self.app.find(text.strip())
+
+    def refuse_following(self, *, follow: bool) -> None:
+        """An export is as long as it is."""
+        if follow and self.source is not None:
+            raise UsageError("export-never-grows", f"{self.source} is an export; it never grows", "leave out --follow")
 
     def close(self) -> None:
         """Close what was opened."""

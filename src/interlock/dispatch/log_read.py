@@ -47,8 +47,8 @@ class _Head(msgspec.Struct, frozen=True):
 _decode_head: Final = msgspec.json.Decoder(_Head).decode
 
 
-class _Torn(Exception):  # noqa: N818 - not an error: the file ends before the frame does
-    """The frame is not whole, or not yet."""
+class TornError(Exception):
+    """The frame is not whole, or not yet: the file ends before it does."""
 
 
 def read_log(
@@ -90,8 +90,8 @@ def _frames(file: BinaryIO, offset: int, end: int | None, go_on: Callable[[], bo
     last_look = go_on is None
     while end is None or offset < end:
         try:
-            frame, offset = _next(file, offset)
-        except _Torn:
+            frame, offset = next_frame(file, offset)
+        except TornError:
             if last_look:
                 return
             # once more after a "no": something may have been written before it was said
@@ -103,7 +103,7 @@ def _frames(file: BinaryIO, offset: int, end: int | None, go_on: Callable[[], bo
             yield frame
 
 
-def _next(file: BinaryIO, offset: int) -> tuple[Frame | None, int]:
+def next_frame(file: BinaryIO, offset: int) -> tuple[Frame | None, int]:
     """Return the frame at `offset` (None: nothing of an attempt's) and where the next one starts."""
     file.seek(offset)
     line = file.readline(_MAX_HEAD_BYTES)
@@ -111,7 +111,7 @@ def _next(file: BinaryIO, offset: int) -> tuple[Frame | None, int]:
         return None, offset + 1
     after_line = offset + len(line)
     if not line.endswith(b"\n") and len(line) < _MAX_HEAD_BYTES:
-        raise _Torn
+        raise TornError
     try:
         head = _decode_head(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -122,7 +122,7 @@ def _next(file: BinaryIO, offset: int) -> tuple[Frame | None, int]:
         known = head.s in _STREAMS
         return (Frame(head.d, cast("Stream", head.s), head.t, body[:-1]) if known else None), after
     if len(body) < head.n + 1 and OPEN_MARK not in body:
-        raise _Torn
+        raise TornError
     return None, _reopened(file, offset, after)
 
 

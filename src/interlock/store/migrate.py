@@ -42,9 +42,9 @@ def check(raw: sqlite3.Connection, path: Path) -> int:
     return found
 
 
-def migrate(raw: sqlite3.Connection, path: Path) -> None:
-    """Run the scripts that are missing."""
-    scripts = migrations(DIALECT)
+def migrate(raw: sqlite3.Connection, path: Path, *, upto: int | None = None) -> None:
+    """Run the scripts that are missing; with `upto`, none above it."""
+    scripts = migrations(DIALECT)[:upto]
     while check(raw, path) < len(scripts):
         raw.execute("BEGIN IMMEDIATE")
         try:

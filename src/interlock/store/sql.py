@@ -14,7 +14,7 @@ from typing import Final
 
 _FOLDER: Final = Path(__file__).parent / "sql"
 _NAME: Final = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
-_FILES: Final = ("run.sql", "step.sql", "unit.sql", "gate.sql", "misc.sql")
+_FILES: Final = ("run.sql", "step.sql", "unit.sql", "gate.sql", "misc.sql", "dump.sql")
 
 
 @cache

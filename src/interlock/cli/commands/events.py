@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from interlock.cli.options import example, json_option, run_argument
+from interlock.cli.options import example, from_option, json_option, run_argument
 from interlock.cli.output import say, style, write_json_line
 from interlock.cli.reading import namer
 from interlock.cli.session import Session
@@ -43,10 +43,12 @@ _NOT_FOR_PEOPLE: Final = frozenset(
 @click.command(epilog=example("interlock events last --follow", "interlock events last --json"))
 @run_argument()
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
+@from_option
 @json_option("Print NDJSON, one event a line.")
 @click.pass_obj
 def command(session: Session, run: str, *, follow: bool, as_json: bool) -> None:
     """Show a run's history: every event of the journal, in order."""
+    session.refuse_following(follow=follow)
     run_id = session.find(run)
     store = session.app.store
     name = namer(store, run_id)

@@ -11,7 +11,7 @@ import click
 from interlock.app import App
 from interlock.cli.census_text import ending
 from interlock.cli.marks import mark
-from interlock.cli.options import example, json_option
+from interlock.cli.options import example, from_option, json_option
 from interlock.cli.output import say, table, write_json_list
 from interlock.cli.reading import facts_of
 from interlock.cli.session import Session
@@ -25,6 +25,7 @@ from interlock.views.runs import run_view
 @click.option("--state", type=click.Choice([state.value for state in RunState]), help="Only runs in this state.")
 @click.option("--workflow", metavar="FILE", help="Only runs of this workflow, as `list` shows it.")
 @click.option("-n", "--limit", type=click.IntRange(min=1), metavar="N", help="At most so many.")
+@from_option
 @json_option("Print a JSON list of run objects.")
 @click.pass_obj
 def command(session: Session, state: str | None, workflow: str | None, limit: int | None, *, as_json: bool) -> None:

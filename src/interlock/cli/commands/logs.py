@@ -10,7 +10,7 @@ import click
 
 from interlock.cli.log_lines import Said, said
 from interlock.cli.log_units import Attempts
-from interlock.cli.options import example, json_option, run_argument
+from interlock.cli.options import example, from_option, json_option, run_argument
 from interlock.cli.output import say, style, write_json_line
 from interlock.cli.session import Session
 from interlock.cli.text import safe
@@ -33,6 +33,7 @@ from interlock.views.values import SCHEMA, rfc3339
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
 @click.option("--stream", type=click.Choice(["out", "err"]), help="Only standard output or standard error.")
 @click.option("--raw", is_flag=True, help="Bytes as they were written, control characters and all.")
+@from_option
 @json_option("Print NDJSON: `{schema, at, unit, attempt, stream, text}` a line.")
 @click.pass_obj
 def command(session: Session, /, run: str, unit: str | None, **options: Any) -> None:  # noqa: ANN401 - one value per option
@@ -40,6 +41,7 @@ def command(session: Session, /, run: str, unit: str | None, **options: Any) -> 
 
     Control characters are shown escaped unless --raw is given.
     """
+    session.refuse_following(follow=options["follow"])
     run_id = session.find(run)
     app = session.app
     attempts = Attempts(app.store, run_id)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from interlock.cli.estimate_text import estimate_lines
-from interlock.cli.options import RunOrFile, example, json_option, params_options
+from interlock.cli.options import RunOrFile, example, from_option, json_option, params_options
 from interlock.cli.output import say, style, write_json
 from interlock.cli.session import Session
 from interlock.cli.text import count, safe
@@ -22,6 +22,7 @@ _MOST_UNITS: Final = 10
 @click.command(epilog=example("interlock plan review.md -p base=main", "interlock plan last --json"))
 @click.argument("target", type=RunOrFile(), metavar="FILE|RUN")
 @params_options
+@from_option
 @json_option()
 @click.pass_obj
 def command(session: Session, /, target: str, **options: Any) -> None:  # noqa: ANN401 - one value per option above

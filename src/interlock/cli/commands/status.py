@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from interlock.cli.artifact import show_artifact
-from interlock.cli.options import example, json_option, run_argument
+from interlock.cli.options import example, from_option, json_option, run_argument
 from interlock.cli.output import write_json
 from interlock.cli.reading import read_asked, read_previews, read_run
 from interlock.cli.session import Session
@@ -21,6 +21,7 @@ from interlock.views.status import status_view
 )
 @run_argument(default="last")
 @click.option("--artifact", "step", metavar="STEP", help="Print what this step made, whole, even if its gate is open.")
+@from_option
 @json_option()
 @click.pass_obj
 def command(session: Session, run: str, step: str | None, *, as_json: bool) -> None:
@@ -41,5 +42,7 @@ def command(session: Session, run: str, step: str | None, *, as_json: bool) -> N
         return
     live = session.app.driven(run_id)
     stopping = live and any(request.kind == "abandon" for request in store.requests(run_id))
-    commands = next_commands(rows.run, rows.steps, rows.facts, read_asked(store, rows), live=live)
+    # nothing can be done about a run in an export
+    asked = None if session.source else read_asked(store, rows)
+    commands = () if asked is None else next_commands(rows.run, rows.steps, rows.facts, asked, live=live)
     show_status(rows, view, commands, live=live, stopping=stopping)

@@ -9,7 +9,7 @@ import click
 
 from interlock.cli.hiding import hide_of
 from interlock.cli.marks import mark
-from interlock.cli.options import example, json_option, run_argument
+from interlock.cli.options import example, from_option, json_option, run_argument
 from interlock.cli.output import table, write_json_list
 from interlock.cli.reading import facts_of, hidden, read_effective
 from interlock.cli.session import Session
@@ -29,6 +29,7 @@ from interlock.views.values import value
 @click.option(
     "--all", "everything", is_flag=True, help="Earlier rounds and loops, gate, judge, approval and probe units too."
 )
+@from_option
 @json_option("Print a JSON list of units.")
 @click.pass_obj
 def command(
