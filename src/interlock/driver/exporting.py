@@ -86,10 +86,14 @@ def export_run(journal: Path, logs: Path, run_id: str, out: BinaryIO) -> Exporte
 
 def _secrets(dump: Dump, member: Member) -> RunSecrets:
     tagged, plan, params = dump.plan(member)
-    if canon.sha256(plan) != tagged:
-        message = f"the stored plan of run {member.id} does not match its hash; nothing was exported"
-        raise PlanError("plan-damaged", message, "restore the journal from a backup")
-    return secrets_of(plan, params)
+    why = "does not match its hash" if canon.sha256(plan) != tagged else ""
+    try:
+        if not why:
+            return secrets_of(plan, params)
+    except canon.NotJsonError as error:
+        why = f"or its params are not JSON: {error}"
+    message = f"the stored plan of run {member.id} {why}; nothing was exported"
+    raise PlanError("plan-damaged", message, "restore the journal from a backup")
 
 
 def _changed(dump: Dump, member: Member, plans: dict[str, bytes]) -> bool:

@@ -179,9 +179,11 @@ class _Taking:
         self._runs = header.runs
         self._rows = Restoring(folder / "journal.db", header.journal)
         self._artifact: ArtifactFile | None = None
+        self._n = 0
         self._log: tuple[int, BinaryIO] | None = None
 
     def take(self, line: Line) -> None:
+        self._n = line.n
         if line.kind == "row":
             self._to_rows(_read(line, _Row, self._path), line.n)
             return
@@ -219,7 +221,7 @@ class _Taking:
     def _close_artifact(self, n: int) -> None:
         done, self._artifact = self._artifact, None
         if done is not None and not done.close():
-            raise _strange(self._path, n, f"the artifact before it does not match {done.tagged}")
+            raise _strange(self._path, n, f"the artifact up to there does not match {done.tagged}")
 
     def _to_log(self, piece: _Piece, n: int) -> None:
         run = self._run(piece.run, n)
@@ -234,7 +236,7 @@ class _Taking:
             self._log = None
 
     def finish(self) -> None:
-        self._close_artifact(0)
+        self._close_artifact(self._n)
         self._rows.finish()
 
     def close(self) -> None:

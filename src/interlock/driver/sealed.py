@@ -163,7 +163,9 @@ class Unsealer:
                 out = inflate.decompress(piece, _MOST_AT_ONCE)
             except zlib.error as error:
                 raise self._damaged("data that can be unpacked", str(error)) from None
-            self._bytes.update(piece[: len(piece) - len(inflate.unconsumed_tail) - len(inflate.unused_data)])
+            # at the end both may hold the same rest
+            left = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
+            self._bytes.update(piece[: len(piece) - len(left)])
             crc, size = zlib.crc32(out, crc), size + len(out)
             yield out
         self._rest = inflate.unused_data + self._file.read(_LONGEST_END + _PIECE)

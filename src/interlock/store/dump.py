@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from interlock.errors import JournalCorruptError, StoreError
 from interlock.store.artifacts import Artifacts
 from interlock.store.connection import BUSY_MS, Connection, open_empty, open_read_only
-from interlock.store.faults import translated
+from interlock.store.faults import from_sqlite, translated
 from interlock.store.migrate import DIALECT, migrate, version
 from interlock.store.sql import migrations, queries
 
@@ -111,11 +112,16 @@ class Dump:
 
 @contextmanager
 def dumping(journal: Path) -> Iterator[Dump]:
-    """Open the journal for reading, with one view for all that is taken out."""
+    """Open the journal for reading, with one view for all that is taken out.
+
+    Errors of the journal are StoreError; an OSError is the caller's own, of the place that it writes to.
+    """
     db = open_read_only(journal, BUSY_MS)
     try:
-        with db.read():
-            yield Dump(db, journal.parent)
+        db.raw.execute("BEGIN")
+        yield Dump(db, journal.parent)
+    except sqlite3.Error as error:
+        raise from_sqlite(error, journal) from error
     finally:
         db.close()
 
