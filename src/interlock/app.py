@@ -26,7 +26,6 @@ from interlock.driver.configuration import require_config
 from interlock.driver.drive import World, drive
 from interlock.driver.engines import key_names, settings_of
 from interlock.driver.executor import Executor
-from interlock.driver.forking import Draft, Explained, ForkOrder, draft, explain, new_fork
 from interlock.driver.lease import Host, claimable, fresh
 from interlock.driver.load import restore, run_info
 from interlock.driver.local import LocalExecutor
@@ -54,6 +53,7 @@ from interlock.store.sqlite import SqliteStore
 if TYPE_CHECKING:
     from interlock.driver.doctor import Check
     from interlock.driver.estimating import Preview
+    from interlock.driver.forking import Draft, Explained, ForkOrder
     from interlock.driver.gc import GcReport
     from interlock.store.base import RequestKind
 
@@ -195,6 +195,8 @@ class App(Replays):
         on_warning: Callable[[Diagnostic], None] | None = None,
     ) -> Result:
         """Start a new run from an old one: what it completed on the same input is taken over, the rest runs."""
+        from interlock.driver.forking import new_fork  # noqa: PLC0415 - most runs are no forks
+
         made = self._draft(order, on_warning)
         store, at = self._open(), self._clock.wall_ms()
         run_id = new_run_id(at)
@@ -204,6 +206,8 @@ class App(Replays):
 
     def explain_fork(self, order: ForkOrder) -> Explained:
         """Say what `fork` would reuse and run, why, and what is at stake. Writes nothing and starts nothing."""
+        from interlock.driver.forking import explain  # noqa: PLC0415 - as above
+
         return explain(self.store, self._draft(order, None), self._clock.wall_ms())
 
     def run_id(
@@ -284,8 +288,9 @@ class App(Replays):
         return collect(self._open(), self.project, self._clock.wall_ms() - older_than_ms, dry_run=dry_run)
 
     # below the verbs
-
     def _draft(self, order: ForkOrder, on_warning: Callable[[Diagnostic], None] | None) -> Draft:
+        from interlock.driver.forking import draft  # noqa: PLC0415 - as above
+
         return draft(order, self.store, self.project.root, lambda path: self._compile(path, on_warning), self._params)
 
     def _ask(self, run_id: str, kind: RequestKind, payload: dict[str, Any]) -> Result:

@@ -265,3 +265,12 @@ def test_the_package_runs_as_a_program() -> None:
         [sys.executable, "-m", "interlock", "--version"], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.stdout.startswith("interlock ")
+
+
+@pytest.mark.parametrize(
+    "name", ["abandon", "approve", "events", "fork", "logs", "reject", "replay", "resolve", "resume", "units"]
+)
+def test_a_command_about_a_run_says_that_none_was_named(interlock: Interlock, name: str) -> None:
+    said = interlock(name)
+    assert said.returncode == 2
+    assert "Missing argument 'RUN'" in said.stderr

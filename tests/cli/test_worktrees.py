@@ -132,7 +132,7 @@ def test_applying_merges_with_what_came_since_and_touches_files_only(
     [
         ("a.txt", changed(9, "mine"), "uncommitted changes of yours would be overwritten: a.txt"),
         ("new.txt", "mine", "conflicts in new.txt"),
-        ("ignored.tmp", "mine", "nothing was applied"),
+        ("ignored.tmp", "mine", "uncommitted changes of yours would be overwritten: ignored.tmp"),
     ],
 )
 def test_applying_never_overwrites_what_is_not_committed(

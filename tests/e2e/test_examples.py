@@ -57,6 +57,8 @@ def test_the_examples_and_their_configuration_have_no_faults(world: World) -> No
     files = sorted(path.name for path in EXAMPLES.iterdir())
     for name in files:
         take(world, name)
+    git(world, "init", "--quiet")
+    commit(world)
     assert world.read("lint", *(name for name in files if name.endswith(".md"))) == []
 
 
@@ -138,3 +140,37 @@ def test_a_task_is_implemented_until_its_tests_pass(agent: Agent, world: World) 
     asked = [entry["user"] for entry in world.server.calls()]
     assert any("AssertionError" in text for text in asked)
     assert json.loads(world.call("status", "last", "--json"))["steps"][0]["loop"] == 2
+
+
+@pytest.mark.parametrize("agent", ["claude"], indirect=True)
+def test_findings_are_mended_side_by_side_and_only_what_passes_the_tests_is_merged(agent: Agent, world: World) -> None:
+    world.engines({"coder": world.agent(agent, args=["--allowedTools", "Bash"])}, engine="coder")
+    take(world, "mend-lint.md")
+    git(world, "init", "--quiet", "--initial-branch", "main")
+    (world.folder / "first.py").write_text("import os\nONE = 1\n")
+    (world.folder / "second.py").write_text("import os\nTWO = 2\n")
+    (world.folder / "lint.sh").write_text("grep -n '^import os' first.py second.py | sed 's/$/: not used/'\n")
+    (world.folder / "tests.sh").write_text("grep -q TWO second.py && echo all is well\n")
+    commit(world)
+
+    def shell(command: str) -> dict[str, Any]:
+        return {"name": "shell", "input": {agent.shell_input: command, "description": "mend it"}}
+
+    world.server.script(
+        {"match": "any:first.py:1", "tool": shell("sed -i 1d first.py"), "text": "Mended.", "times": 9},
+        {"match": "any:second.py:1", "tool": shell("echo > second.py"), "text": "Mended.", "times": 9},
+    )
+    said = world.call("run", "mend-lint.md", "-p", "lint=bash lint.sh", "-p", "tests=bash tests.sh")
+    made = world.artifact("mend")
+    assert ([part["index"] for part in made["merged"]], [part["index"] for part in made["rejected"]]) == ([0], [1]), (
+        said
+    )
+    assert made["conflicts"] == []
+    assert "merged: 1" in world.artifact("report")
+
+    def shown(name: str) -> str:
+        asked = ["git", "show", f"{made['branch']}:{name}"]
+        return subprocess.run(asked, cwd=world.folder, env=world.env, check=True, capture_output=True, text=True).stdout
+
+    assert (shown("first.py"), shown("second.py")) == ("ONE = 1\n", "import os\nTWO = 2\n")
+    assert (world.folder / "first.py").read_text() == "import os\nONE = 1\n"

@@ -72,7 +72,7 @@ def test_a_wrong_fault_is_wrong_usage(project: Path) -> None:
 def test_the_plugin_makes_a_recorded_run_a_test(project: Path) -> None:
     (project / "test_flow.py").write_text(_TEST)
     said = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "interlock.testing.pytest_plugin", "test_flow.py"],
+        [sys.executable, "-m", "pytest", "-q", "test_flow.py"],
         cwd=project,
         capture_output=True,
         text=True,

@@ -108,7 +108,10 @@ class Assignment(click.ParamType[tuple[str, str]]):
 
 def run_argument(*, default: str | None = None) -> Callable[[_Command], _Command]:
     """The run that a command is about."""
-    return click.argument("run", type=RunId(), metavar="RUN", default=default, required=default is None)
+    if default is None:
+        # to click even a default of None is one, and the argument would not be required
+        return click.argument("run", type=RunId(), metavar="RUN")
+    return click.argument("run", type=RunId(), metavar="RUN", default=default)
 
 
 def note_option(what: str) -> Callable[[_Command], _Command]:

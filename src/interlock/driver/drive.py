@@ -12,7 +12,6 @@ from interlock.decide.now import Now
 from interlock.decide.reopen import close_lost, divergences
 from interlock.driver.clock import Clock
 from interlock.driver.executor import Executor
-from interlock.driver.forking import fork_openings
 from interlock.driver.lease import Host, acquire, held_error, renewed
 from interlock.driver.load import restore
 from interlock.driver.loop import Loop, Observer, Opening, Stop
@@ -24,7 +23,7 @@ from interlock.model.plan import Plan
 from interlock.model.run import Lease, Snapshot
 from interlock.plan.freeze import thaw
 from interlock.store.attempt_rows import TreeRow
-from interlock.store.base import Store
+from interlock.store.base import RunRow, Store
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +92,7 @@ def _drive(
     if plan.repository is not None and loaded.dispatched:
         trees = world.settle_lost(plan, lease.run_id, store.worktrees(lease.run_id))
     snap, recorded = restore(plan, loaded, store.units(lease.run_id))
-    taking = fork_openings(store, snap, loaded.run)
+    taking = _taking(store, snap, loaded.run)
     with _closing(world.executor(plan, lease)) as executor:
         loop = Loop(
             snap=snap,
@@ -112,6 +111,14 @@ def _drive(
     if loop.error is not None:
         raise loop.error
     return Driven(snap, loop.stop)
+
+
+def _taking(store: Store, snap: Snapshot, row: RunRow) -> list[Opening]:
+    if row.forked_from is None:
+        return []
+    from interlock.driver.forking import fork_openings  # noqa: PLC0415 - most runs are no forks
+
+    return fork_openings(store, snap, row, row.forked_from)
 
 
 def _prove(world: World, held: list[Lease]) -> None:

@@ -117,16 +117,14 @@ def first_step(order: ForkOrder, plan: Plan, old: Snapshot) -> int:
     return start
 
 
-def fork_openings(store: Store, snap: Snapshot, row: RunRow) -> list[Opening]:
-    """Give a fork what it may take over, and return what takes the steps that are taken as they are."""
-    if row.forked_from is None:
-        return []
+def fork_openings(store: Store, snap: Snapshot, row: RunRow, source: str) -> list[Opening]:
+    """Give a fork what it may take over of the run `source`, and return what takes the steps that are taken as they are."""
     try:
-        old = Old(store, row.forked_from)
+        old = Old(store, source)
     except StoreError as error:
         if error.code != "run-not-found":
             raise
-        return [_without(snap, row, row.forked_from)]
+        return [_without(snap, row, source)]
     snap.reuse = old.index()
     return [_take(old, row.fork_step)]
 

@@ -7,6 +7,7 @@ has changed since and not committed, refuses the whole; the index stays byte for
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Final
 
 from interlock.dispatch.git.base import IsolationError
@@ -26,10 +27,13 @@ def apply(git: Git, repository: Repository, base: str, commit: str) -> tuple[str
         wanted = _merged(git, top, now, base, commit)
         touched = _differing(git, top, now, wanted)
         own = _differing(git, top, "HEAD", now) & _differing(git, top, base, now)
+        # git itself takes ignored files for expendable
+        tracked = set(git(top, "ls-tree", "-r", "-z", "--name-only", now).names())
+        own |= _in_the_way(top, _differing(git, top, now, wanted, "--diff-filter=A"), tracked)
         if touched & own:
             raise IsolationError(
                 f"uncommitted changes of yours would be overwritten: {_named(touched & own)}",
-                "commit or stash them, then apply again",
+                "commit them or move them away, then apply again",
                 "would-overwrite",
             )
         try:
@@ -58,8 +62,26 @@ def _merged(git: Git, top: str, now: str, base: str, commit: str) -> str:
     return tree
 
 
-def _differing(git: Git, top: str, one: str, other: str) -> set[str]:
-    return set(git(top, "diff-tree", "-r", "-z", "--name-only", "--no-renames", f"{one}^{{tree}}", other).names())
+def _differing(git: Git, top: str, one: str, other: str, *only: str) -> set[str]:
+    asked = ("diff-tree", "-r", "-z", "--name-only", "--no-renames", *only)
+    return set(git(top, *asked, f"{one}^{{tree}}", other).names())
+
+
+def _in_the_way(top: str, new: set[str], tracked: set[str]) -> set[str]:
+    """Return the new paths at which, below which or above which there is a file that is not `tracked`: an ignored one."""
+    return {path for path in new if _untracked_at(top, path, tracked)}
+
+
+def _untracked_at(top: str, path: str, tracked: set[str]) -> bool:
+    parts = path.split("/")
+    for place in ("/".join(parts[:count]) for count in range(1, len(parts) + 1)):
+        there = Path(top, place)
+        if os.path.lexists(there) and (there.is_symlink() or not there.is_dir()):
+            return place not in tracked
+    files = (
+        os.path.relpath(Path(folder, name), top) for folder, _, names in os.walk(Path(top, path)) for name in names
+    )
+    return any(name not in tracked for name in files)
 
 
 def _named(paths: set[str]) -> str:
