@@ -11,7 +11,7 @@ from tests.docs.pages import ROOT, Command, File, Shell, parts, pattern
 
 from interlock.cli.program import COMMANDS
 
-GUIDES = [f"docs/guide-{about}.md" for about in ("engines", "rubrics", "budgets", "secrets", "forks")]
+GUIDES = [f"docs/guide-{about}.md" for about in ("engines", "rubrics", "budgets", "secrets", "forks", "export")]
 PAGES = ["README.md", "docs/tutorial.md", "docs/guide.md", *GUIDES]
 
 
