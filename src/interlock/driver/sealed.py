@@ -155,7 +155,8 @@ class Unsealer:
         self._bytes.update(head)
         inflate = zlib.decompressobj(-zlib.MAX_WBITS)
         crc, size = 0, 0
-        while not inflate.eof:
+        ended = False
+        while not ended:
             piece = inflate.unconsumed_tail or self._file.read(_PIECE)
             if not piece:
                 raise self._damaged("more lines", "the end of the file")
@@ -163,8 +164,9 @@ class Unsealer:
                 out = inflate.decompress(piece, _MOST_AT_ONCE)
             except zlib.error as error:
                 raise self._damaged("data that can be unpacked", str(error)) from None
+            ended = inflate.eof
             # at the end both may hold the same rest
-            left = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
+            left = inflate.unused_data if ended else inflate.unconsumed_tail
             self._bytes.update(piece[: len(piece) - len(left)])
             crc, size = zlib.crc32(out, crc), size + len(out)
             yield out
