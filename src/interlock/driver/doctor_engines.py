@@ -6,6 +6,7 @@ is sent, nothing is spent and no key is read beyond the question whether it is s
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import os
@@ -13,6 +14,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
@@ -26,6 +28,7 @@ from interlock.dispatch.clean_env import clean
 from interlock.driver.doctor import Check
 from interlock.plan.config import Engine
 
+_GONE_S: Final = 1.0
 _VERSION_S: Final = 20.0
 _CONNECT_S: Final = 3.0
 _VERSION_CHARACTERS: Final = 80
@@ -144,9 +147,19 @@ def _version(argv: Sequence[str]) -> str | None:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
+            _await_end(process.pid)
             return None
     lines = (out.strip() or err.strip()).decode("utf-8", "replace").splitlines()
     return lines[0][:_VERSION_CHARACTERS] if process.returncode == 0 and lines else None
+
+
+def _await_end(group: int) -> None:
+    """Wait until the killed group is gone: its pipes close a moment before its processes do."""
+    give_up = time.monotonic() + _GONE_S
+    with contextlib.suppress(ProcessLookupError):
+        while time.monotonic() < give_up:
+            os.killpg(group, 0)
+            time.sleep(0.005)
 
 
 def _address(engine: Engine) -> _Found:
