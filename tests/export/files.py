@@ -7,6 +7,7 @@ import hashlib
 import struct
 import zlib
 from pathlib import Path
+from typing import Any
 
 from tests.store import builders as b
 
@@ -24,14 +25,14 @@ PLAN = b'{"params":[],"plan":1}'
 HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 
 
-def new_run(store: Store, run_id: str = b.RUN, plan: bytes = PLAN, **changes: object) -> Lease:
+def new_run(store: Store, run_id: str = b.RUN, plan: bytes = PLAN, **changes: Any) -> Lease:
     mine = b.lease(run_id)
     store.create_run(b.new_run(run_id, plan_json=plan, plan_hash=canon.sha256(plan), **changes), mine)
     return mine
 
 
 def done_run(
-    store: Store, run_id: str = b.RUN, plan: bytes = PLAN, artifact: bytes = b'["ok"]', **changes: object
+    store: Store, run_id: str = b.RUN, plan: bytes = PLAN, artifact: bytes = b'["ok"]', **changes: Any
 ) -> None:
     """A run of one step and one unit that is over."""
     mine = new_run(store, run_id, plan, **changes)

@@ -164,7 +164,7 @@ class Unsealer:
             except zlib.error as error:
                 raise self._damaged("data that can be unpacked", str(error)) from None
             # at the end both may hold the same rest
-            left = inflate.unused_data if inflate.eof else inflate.unconsumed_tail
+            left = inflate.unused_data or inflate.unconsumed_tail
             self._bytes.update(piece[: len(piece) - len(left)])
             crc, size = zlib.crc32(out, crc), size + len(out)
             yield out
