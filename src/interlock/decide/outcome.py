@@ -1,7 +1,8 @@
 """What an attempt's end means for its unit: completed, tried again, failed, or unknown.
 
 `effects: external` is the law here: an attempt that may have begun and gave no answer is never repeated by
-itself; its unit becomes `unknown`, and one that gave an unusable answer fails at once, since the effect took place. A prompt whose reply holds no usable value is asked once more, with the errors.
+itself; its unit becomes `unknown`. One whose answer is of no use fails at once, since the effect took place.
+A prompt whose reply holds no usable value is asked once more, with the errors.
 """
 
 from __future__ import annotations
