@@ -81,6 +81,31 @@ def test_a_probe_whose_answer_misses_the_schema_fails_the_unit() -> None:
     assert run_of(done) == ("failed", "parse_error", "step 'a': unit a:solo failed: parse_error")
 
 
+@pytest.mark.parametrize("reason", [Reason.PARSE_ERROR, Reason.VALIDATION_ERROR, Reason.OUTPUT_TOO_LARGE])
+def test_an_effect_whose_answer_is_of_no_use_took_place_and_is_not_tried_again(reason: Reason) -> None:
+    specs = plan(step("a", effects="external", retries=5), step("b"))
+    done = simulate(specs, by_unit({"a:solo": [failed(reason)]}))
+    assert run_of(done) == ("failed", reason, f"step 'a': unit a:solo failed: {reason}")
+    assert done.snap.steps[0].work[0].attempt == 1
+    assert go_on(done.snap, done.now()) == [], "the next run repeats it"
+    internal = simulate(plan(step("a", retries=5)), by_unit({"a:solo": [failed(Reason.PARSE_ERROR)]}))
+    assert internal.snap.run.outcome == "ok"
+
+
+def test_text_where_json_was_wanted_does_not_repeat_an_effect() -> None:
+    specs = plan(step("a", effects="external", retries=5, schema={"type": "integer"}))
+    done = simulate(specs, by_unit({"a:solo": [ok("receipt")]}))
+    assert run_of(done)[:2] == ("failed", "parse_error")
+    assert done.snap.steps[0].work[0].attempt == 1
+
+
+def test_a_probe_that_says_done_with_an_answer_of_no_use_is_no_reason_to_repeat_the_effect() -> None:
+    specs = plan(step("a", effects="external", probe=PROBE, retries=5, schema={"type": "integer"}))
+    done = simulate(specs, by_unit({"a:solo": [LOST], "a.probe:solo~r1:a1": [ok("text")]}))
+    assert run_of(done)[:2] == ("failed", "parse_error")
+    assert go_on(done.snap, done.now()) == [], "the next run repeats it"
+
+
 def test_a_probe_stopped_by_a_failure_elsewhere_is_asked_anew_after_resume() -> None:
     specs = plan(step("a", effects="external", probe=PROBE), step("bad", needs=[]))
     answers = {"a:solo": [LOST], "a.probe:solo~r1:a1": [aborted()], "bad:solo": [failed()]}

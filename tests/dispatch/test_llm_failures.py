@@ -95,6 +95,20 @@ def test_words_and_status_together_give_the_reason(trouble: Trouble, reason: Rea
     assert failure_of(trouble, NOW_MS).reason is reason
 
 
+@pytest.mark.parametrize(
+    ("trouble", "answered"),
+    [
+        (Trouble(status=500, message="x"), True),
+        (Trouble(status=502, message="x"), False),
+        (Trouble(status=504, message="x"), False),
+        (Trouble(status=None, message="x", sent=True), False),
+        (Trouble(status=None, message="x", sent=False), True),
+    ],
+)
+def test_whether_the_request_may_have_been_taken_up_is_known(trouble: Trouble, *, answered: bool) -> None:
+    assert failure_of(trouble, NOW_MS).answered is answered
+
+
 def test_a_quota_knows_when_it_ends_only_if_it_was_told() -> None:
     told = failure_of(Trouble(status=429, message="x", headers={"retry-after": "7200"}), NOW_MS)
     untold = failure_of(Trouble(status=429, message="x", code="insufficient_quota"), NOW_MS)

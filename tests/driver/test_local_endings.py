@@ -352,6 +352,7 @@ def test_a_full_disk_fails_only_units_that_had_something_to_log(make_functions: 
     assert silent.status == "ok"
     assert (loud.status, loud.reason, loud.output) == ("failed", Reason.DISK_FULL, b"")
     assert loud.error == "the run's log cannot be written: No space left on device"
+    assert not loud.answered, "what it did outside may have happened"
 
 
 def test_when_descriptors_run_out_there_are_fewer_workers_and_none_is_mixed_up(make_functions: Make) -> None:

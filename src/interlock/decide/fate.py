@@ -8,11 +8,15 @@ import msgspec
 
 from interlock.model.events import Verdict
 from interlock.model.plan import Retry
+from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Unit
 from interlock.model.states import NOT_RETRYABLE, AttemptState, Reason, UnitState
 
 MISSES: Final = frozenset({Reason.PARSE_ERROR, Reason.VALIDATION_ERROR})
 """What the one corrective re-ask is for."""
+
+
+_NO_USE: Final = MISSES | {Reason.OUTPUT_TOO_LARGE}
 
 
 class Fate(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +31,14 @@ class Fate(msgspec.Struct, frozen=True, kw_only=True):
     retries: int | None = None
     not_before: int | None = None
     asks: int | None = None
+
+
+def work_failed(
+    spec: PlanStep, unit: Unit, reason: Reason, error: str, at: int, retry_after_ms: int | None = None
+) -> Fate:
+    """Return the fate of work that failed with an answer."""
+    retry = Retry() if took_effect(spec, reason) else spec.retry
+    return failed(retry, unit, reason, error, at, retry_after_ms)
 
 
 def failed(retry: Retry, unit: Unit, reason: Reason, error: str, at: int, retry_after_ms: int | None = None) -> Fate:
@@ -49,6 +61,14 @@ def may_retry(retry: Retry, reason: Reason, spent: int) -> bool:
     if spent >= retry.max or reason in NOT_RETRYABLE:
         return False
     return not retry.on or reason in retry.on
+
+
+def took_effect(spec: PlanStep, reason: Reason) -> bool:
+    """Tell whether an external effect took place although its unit failed: the work ended well, its result is no use.
+
+    Such a unit is tried again only when a person says so.
+    """
+    return spec.effects == "external" and reason in _NO_USE
 
 
 def backoff_ms(retry: Retry, number: int) -> int:

@@ -1,7 +1,8 @@
 """What an attempt's end means for its unit: completed, tried again, failed, or unknown.
 
 `effects: external` is the law here: an attempt that may have begun and gave no answer is never repeated by
-itself; its unit becomes `unknown`. A prompt whose reply holds no usable value is asked once more, with the errors.
+itself; its unit becomes `unknown`. One whose answer is of no use fails at once, since the effect took place.
+A prompt whose reply holds no usable value is asked once more, with the errors.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from interlock.decide.answers import asked_fate
-from interlock.decide.fate import MISSES, Fate, failed
+from interlock.decide.fate import MISSES, Fate, work_failed
 from interlock.decide.output import Failure, extract, extract_reply
 from interlock.decide.quota import parked
 from interlock.decide.upcoming import engine_of
@@ -121,7 +122,7 @@ def _work_fate(snap: Snapshot, spec: PlanStep, unit: Unit, ended: Outcome, at: i
             error=ended.error,
             retries=unit.retries + 1,
         )
-    return failed(spec.retry, unit, reason, ended.error, at, ended.retry_after_ms)
+    return work_failed(spec, unit, reason, ended.error, at, ended.retry_after_ms)
 
 
 def _result_fate(snap: Snapshot, spec: PlanStep, unit: Unit, ended: Outcome, at: int) -> Fate:
@@ -137,4 +138,4 @@ def _result_fate(snap: Snapshot, spec: PlanStep, unit: Unit, ended: Outcome, at:
         return Fate(attempt=AttemptState.COMPLETED, unit=UnitState.COMPLETED, result=found.json)
     if prompted and found.reason in MISSES and unit.asks == 0 and spec.effects == "internal":
         return Fate(attempt=AttemptState.FAILED, unit=UnitState.PENDING, reason=found.reason, error=found.error, asks=1)
-    return failed(spec.retry, unit, found.reason, found.error, at)
+    return work_failed(spec, unit, found.reason, found.error, at)

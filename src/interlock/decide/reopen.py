@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.decide.fate import may_retry
+from interlock.decide.fate import may_retry, took_effect
 from interlock.decide.gate import tie_breakers
 from interlock.decide.now import Now
 from interlock.decide.quota import unpark
@@ -120,7 +120,9 @@ def retry_left(snap: Snapshot) -> list[Step]:
 
 
 def _has_retry(spec: PlanStep, unit: Unit) -> bool:
-    return unit.reason in _REASONS and may_retry(spec.retry, Reason(unit.reason), unit.retries)
+    if unit.reason not in _REASONS or took_effect(spec, Reason(unit.reason)):
+        return False
+    return may_retry(spec.retry, Reason(unit.reason), unit.retries)
 
 
 def reopen(snap: Snapshot, now: Now) -> list[ev.Event]:

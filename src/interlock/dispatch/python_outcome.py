@@ -71,7 +71,10 @@ def unlogged(error: OSError, base: Outcome) -> Outcome:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     reason = Reason.DISK_FULL if full else Reason.DISPATCH_ERROR
     text = f"the run's log cannot be written: {error.strerror}"
-    return msgspec.structs.replace(base, status="failed", reason=reason, error=text, output=b"", is_json=False)
+    # it did end well, but nobody will know with what
+    return msgspec.structs.replace(
+        base, status="failed", reason=reason, error=text, output=b"", is_json=False, answered=False
+    )
 
 
 def clip(redactor: Redactor, text: str) -> str:

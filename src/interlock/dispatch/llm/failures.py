@@ -68,6 +68,8 @@ _PAYMENT: Final = 402
 _MAY_BE_QUOTA: Final = frozenset({400, 403, 429})
 _REFUSED: Final = frozenset({400, 404, 405, 415, 422, 501})
 _BUSY_FROM: Final = 500
+_GATEWAY: Final = frozenset({502, 504, 524})
+"""Said by who stands between: what stands behind may have taken the request up."""
 
 
 def failure_of(trouble: Trouble, now_ms: int) -> Failure:
@@ -84,7 +86,7 @@ def failure_of(trouble: Trouble, now_ms: int) -> Failure:
         retry_after_ms=wait if waits else None,
         quota_until=now_ms + wait if quota and wait is not None else None,
         request_id=trouble.request_id,
-        answered=trouble.status is not None or not trouble.sent,
+        answered=not trouble.sent if trouble.status is None else trouble.status not in _GATEWAY,
     )
 
 

@@ -1,0 +1,93 @@
+"""Effects that a lost connection, a crash or a full disk leaves unknown, by the program as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.modelserver.fakellm import FakeLLM
+
+Call = Callable[..., "subprocess.CompletedProcess[str]"]
+BLOCKED = 4
+PROMPT = """---
+steps:
+  - id: send
+    effects: external
+    retry: { max: 3, backoff: { initial: 10ms } }
+---
+# Flow
+## send
+Send it.
+"""
+CONFIG = """[run]
+engine = "api"
+[engines.api]
+kind = "llm"
+api = "openai"
+model = "fake-model"
+base_url = "{url}/v1"
+api_key = "$API_KEY"
+"""
+
+
+@pytest.fixture
+def server() -> FakeLLM:
+    return FakeLLM()
+
+
+@pytest.mark.parametrize("trouble", [{"cut": True, "text": "sent, as you asked"}, {"status": 502}, {"status": 504}])
+def test_a_connection_lost_after_the_request_was_sent_leaves_the_effect_unknown(
+    trouble: dict[str, object], server: FakeLLM, interlock: Call, tmp_path: Path
+) -> None:
+    (tmp_path / "flow.md").write_text(PROMPT, encoding="utf-8")
+    with server:
+        (tmp_path / "interlock.toml").write_text(CONFIG.format(url=server.url), encoding="utf-8")
+        server.script({**trouble, "times": 1}, {"text": "sent"})
+
+        def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+            return interlock(*arguments, cwd=tmp_path, API_KEY="key-of-the-test")
+
+        for begun in (call("run", "flow.md"), call("run", "last"), call("resume", "last")):
+            assert begun.returncode == BLOCKED, begun.stdout + begun.stderr
+            assert len(server.log()) == 1, "asked again by itself"
+        units = json.loads(call("units", "last", "--json").stdout)
+        assert [(unit["state"], unit["attempt"]) for unit in units] == [("unknown", 1)]
+        assert "interlock resolve" in call("status", "last").stdout
+        assert call("resolve", "last", "send:solo", "--rerun").returncode == 0
+        assert call("run", "last").returncode == 0
+        assert len(server.log()) == 2
+
+
+FUNCTION = """---
+steps:
+  - id: send
+    effects: external
+    uses: python:work:send
+    retry: { max: 3, backoff: { initial: 10ms } }
+---
+# Flow
+"""
+ENDS = {
+    "a crash": ("import os; os._exit(0)", BLOCKED),
+    "a signal": ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", BLOCKED),
+    "a result of no use": ("return {1}", 1),
+    "a result that is too large": ("return 'x' * 2_000_000", 1),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_function_that_ends_without_a_usable_answer_is_never_repeated_by_itself(
+    end: str, interlock: Call, tmp_path: Path
+) -> None:
+    body, code = ENDS[end]
+    (tmp_path / "interlock.toml").touch()
+    (tmp_path / "flow.md").write_text(FUNCTION, encoding="utf-8")
+    text = f"def send(context):\n    open('outside', 'a').write('sent.')\n    {body}\n"
+    (tmp_path / "work.py").write_text(text, encoding="utf-8")
+    for arguments in (("run", "flow.md"), ("run", "last")):
+        done = interlock(*arguments, cwd=tmp_path)
+        assert done.returncode == code, done.stdout + done.stderr
+        assert (tmp_path / "outside").read_text(encoding="utf-8") == "sent."
