@@ -16,6 +16,7 @@ if __name__ == "__main__":
 
 import array
 import gc
+import io
 import os
 import select
 import signal
@@ -161,8 +162,8 @@ def main() -> None:
     sys.path[0:0] = sys.argv[2:]
     sys.argv[1:] = []
     for stream in (sys.stdout, sys.stderr):
-        # text files, since nothing has replaced them here
-        stream.reconfigure(line_buffering=True, write_through=False, errors="backslashreplace")  # type: ignore[union-attr]
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True, write_through=False, errors="backslashreplace")
     gc.freeze()
     Zygote(control, program).serve()
 
