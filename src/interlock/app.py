@@ -21,11 +21,12 @@ from interlock.dispatch.markers import VARIABLE, Marker
 from interlock.dispatch.secrets import EnvResolver
 from interlock.driver.asking import amend, ask, raising, result_payload, user
 from interlock.driver.birth import new_run, new_run_id
-from interlock.driver.clock import SystemClock
+from interlock.driver.clock import Clock, SystemClock
 from interlock.driver.configuration import require_config
 from interlock.driver.drive import World, drive
 from interlock.driver.engines import key_names, settings_of
 from interlock.driver.executor import Executor
+from interlock.driver.finding import find_run
 from interlock.driver.lease import Host, claimable, fresh
 from interlock.driver.load import restore, run_info
 from interlock.driver.local import LocalExecutor
@@ -33,18 +34,16 @@ from interlock.driver.loop import Observer, Opening
 from interlock.driver.openings import accept_modules, first_notices
 from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
 from interlock.driver.project import ProjectPaths, find_project, open_state, project_at, read_project_id
-from interlock.driver.replays import Replays
 from interlock.driver.result import Result, not_twice, result_of
 from interlock.driver.signals import interrupting
 from interlock.driver.trees import settle_lost, with_uncommitted
 from interlock.driver.waiting import waited
 from interlock.errors import Diagnostic, InterlockError, LeaseHeldError, UsageError, WorkflowError
 from interlock.model import canon
-from interlock.model import events as ev
 from interlock.model.plan import Plan
 from interlock.model.run import Lease, RunInfo, Snapshot
 from interlock.model.secret import secret_texts
-from interlock.model.states import RunState
+from interlock.model.states import RUN_ENDED, RunState
 from interlock.plan.config import Config
 from interlock.plan.freeze import freeze, thaw
 from interlock.store.base import Store
@@ -55,19 +54,27 @@ if TYPE_CHECKING:
     from interlock.driver.estimating import Preview
     from interlock.driver.forking import Draft, Explained, ForkOrder
     from interlock.driver.gc import GcReport
+    from interlock.driver.replaying import Replay
     from interlock.store.base import RequestKind
 
 CommitHook = Callable[[str], None]
 
 
-class App(Replays):
+class App:
     """One project: its configuration and journal, and the verbs on its runs."""
 
-    def __init__(self, project: ProjectPaths, config: Config, *, on_commit: CommitHook | None = None) -> None:
+    def __init__(
+        self,
+        project: ProjectPaths,
+        config: Config,
+        *,
+        on_commit: CommitHook | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self.project = project
         self.config = config
         self._on_commit = on_commit
-        self._clock = SystemClock()
+        self._clock = clock or SystemClock()
         self._reader: Store | None = None
         self._writer: Store | None = None
 
@@ -99,17 +106,7 @@ class App(Replays):
 
     def find(self, text: str) -> str:
         """Return the full id of the run that `text` names: an id, a unique beginning of one, or `last`."""
-        if text == "last":
-            newest = self.store.runs(limit=1)
-            if not newest:
-                raise UsageError("no-runs", "there are no runs in this project yet", "start one: interlock run FILE")
-            return newest[0].id
-        found = self.store.match(text)
-        if text in found or len(found) == 1:
-            return text if text in found else found[0]
-        if found:
-            raise UsageError("ambiguous-run", f"'{text}' fits several runs: {', '.join(found)}", "give more of the id")
-        raise UsageError("run-not-found", f"no run '{text}' in {self.project.root}", "see them: interlock list")
+        return find_run(self.store, text, self.project.root)
 
     def driven(self, run_id: str) -> bool:
         """Tell whether a live driver holds the run."""
@@ -175,7 +172,8 @@ class App(Replays):
             # the project got its id just now; a plan without one would never equal the next run's
             project = msgspec.structs.replace(plan.project, id=read_project_id(self.project))
             plan = msgspec.structs.replace(plan, project=project)
-        running = self._running(plan.source) if if_running else None
+        active = store.runs(workflow=plan.source, state=RunState.ACTIVE) if if_running else []
+        running = next((row.id for row in active if self.driven(row.id)), None)
         if running is not None:
             return not_twice(run_info(store.run(running)), if_running)
         run_id = new_run_id(self._clock.wall_ms())
@@ -183,7 +181,9 @@ class App(Replays):
         lease = fresh(run_id, 1, self._host(), self._clock)
         created = store.create_run(new_run(plan, run_id, params_json, self._clock.wall_ms(), key), lease)
         if created != run_id:
-            return self._keyed(created, timeout_s, on_event)
+            known = run_info(store.run(created))
+            ended = known.state in RUN_ENDED
+            return result_of(known) if ended else self.run_id(created, timeout_s=timeout_s, on_event=on_event)
         return self._drive(run_id, [first_notices(store.notice)], timeout_s, on_event, lease=lease)
 
     def fork(
@@ -209,6 +209,20 @@ class App(Replays):
         from interlock.driver.forking import explain  # noqa: PLC0415 - as above
 
         return explain(self.store, self._draft(order, None), self._clock.wall_ms())
+
+    def replay(
+        self,
+        run_id: str,
+        *,
+        workflow: Path | None = None,
+        faults: Sequence[str] = (),
+        params: ParamsInput | None = None,
+    ) -> Replay:
+        """Play a recorded run's answers back, to its own plan or to `workflow`; nothing runs and nothing is kept."""
+        from interlock.driver.replays import replay_run  # noqa: PLC0415 - a run replays nothing
+
+        plan = None if workflow is None else self._compile(workflow, None)
+        return replay_run(self.store, run_id, self._host(), plan=plan, faults=faults, params=params)
 
     def run_id(
         self, run_id: str, *, wait: bool = False, timeout_s: float | None = None, on_event: Observer | None = None
@@ -319,18 +333,6 @@ class App(Replays):
         values = coerce_params(plan.params, given.cli, read_params(given.file, plan.params), given.values)
         return values, canon.dumps(values)
 
-    def _running(self, workflow: str) -> str | None:
-        for row in self.store.runs(workflow=workflow, state=RunState.ACTIVE):
-            if self.driven(row.id):
-                return row.id
-        return None
-
-    def _keyed(self, run_id: str, timeout_s: float | None, on_event: Observer | None) -> Result:
-        info = run_info(self.store.run(run_id))
-        if info.state in (RunState.COMPLETED, RunState.FAILED, RunState.ABANDONED):
-            return result_of(info)
-        return self.run_id(run_id, timeout_s=timeout_s, on_event=on_event)
-
     def _drive(
         self,
         run_id: str,
@@ -345,7 +347,7 @@ class App(Replays):
             self._world(),
             run_id,
             openings,
-            observe=on_event or _ignore,
+            observe=on_event or (lambda _events, _snap: None),
             lease=lease,
             timeout_ms=None if timeout_s is None else int(timeout_s * 1000),
             settle_only=settle_only,
@@ -385,10 +387,6 @@ class App(Replays):
         if process is None:
             raise InterlockError("no-identity", "this process cannot be told from others here", "see interlock doctor")
         return Host(process, pid_namespace(), os.uname().nodename)
-
-
-def _ignore(_events: Sequence[ev.Event], _snap: Snapshot) -> None:
-    """Nobody watches."""
 
 
 def open_project(project: str | Path | None = None) -> App:

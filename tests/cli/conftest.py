@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from interlock.app import App
 from interlock.cli import program
 from interlock.cli.session import Session
 from interlock.dispatch.log import RunLog, Stream
@@ -21,6 +22,7 @@ from interlock.model import events as ev
 from interlock.model.plan import Command, Map, Plan, Project, Reference, Route, Step
 from interlock.model.run import Lease, RunInfo, Snapshot
 from interlock.model.states import AttemptState, Reason, RunState, StepState, UnitState
+from interlock.plan.config import Config
 from interlock.store.base import Census, NewRun, NewStep, RunRow, StepRow, UnitRow
 from interlock.store.sqlite import SqliteStore
 
@@ -268,23 +270,9 @@ def journal(tmp_path: Path, snapshot: Snapshot) -> Journal:
     return journal
 
 
-class Reading:
-    """The reading half of the engine over a journal."""
-
-    def __init__(self, root: Path) -> None:
-        self.project = project_at(root)
-        self.store = SqliteStore.open(self.project.journal, read_only=True)
-
-    def find(self, text: str) -> str:
-        if text == "last":
-            return self.store.runs(limit=1)[0].id
-        return self.store.match(text)[0]
-
-    def driven(self, run_id: str) -> bool:
-        return not run_id
-
-    def close(self) -> None:
-        self.store.close()
+def reading(root: Path) -> Session:
+    """A session over the journal there, whatever this machine has configured."""
+    return Session(lambda _: App(project_at(root), Config()))
 
 
 @pytest.fixture
@@ -292,7 +280,7 @@ def read(journal: Journal, capfd: pytest.CaptureFixture[str]) -> Callable[..., s
     """What a reading command says of the journal; it must succeed."""
 
     def call(*arguments: str) -> str:
-        code = program.run(list(arguments), Session(lambda _: Reading(journal.root)))  # type: ignore[arg-type, return-value]
+        code = program.run(list(arguments), reading(journal.root))
         told = capfd.readouterr()
         assert (code, told.err) == (0, "")
         return told.out

@@ -9,11 +9,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.cli.conftest import Journal, Reading, attempt, started
+from tests.cli.conftest import Journal, attempt, reading, started
 
 from interlock.cli import program
 from interlock.cli.progress.plain import PlainRenderer
-from interlock.cli.session import Session
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.plan import Engine, Gate, Judge, Plan, Project, Prompt, Step
@@ -92,7 +91,7 @@ def told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., str
     journal.store.close()
 
     def call(*arguments: str) -> str:
-        session = Session(lambda _: Reading(tmp_path))  # type: ignore[arg-type, return-value]
+        session = reading(tmp_path)
         assert program.run([*arguments], session) == 0
         return capfd.readouterr().out
 

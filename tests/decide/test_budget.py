@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 import pytest
 from tests.decide.runs import dispatches
@@ -94,8 +96,9 @@ def test_unknown_usage_is_charged_at_what_was_held_back_and_never_believed() -> 
     (Reason.LLM_BAD_RESPONSE, 20_000, 20_000),
 ])  # fmt: skip
 def test_a_failure_is_charged_where_the_engine_may_have_worked(reason: Reason, llm: int, agent: int) -> None:
-    for kind, tokens in (("llm", llm), ("agent", agent)):
-        engine = Engine(name="e", kind=kind, driver="x")  # type: ignore[arg-type]
+    charged: dict[Literal["llm", "agent"], int] = {"llm": llm, "agent": agent}
+    for kind, tokens in charged.items():
+        engine = Engine(name="e", kind=kind, driver="x")
         specs = msgspec.structs.replace(plan(step("a", prompt())), engines=(engine,))
         assert simulate(specs, lambda _s, _u: failed(reason)).snap.tokens == tokens
 

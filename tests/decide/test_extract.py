@@ -93,7 +93,11 @@ def test_the_first_misfit_is_the_one_that_is_told() -> None:
     assert found == Miss('its JSON does not fit the schema: a: "x" is not of type "integer"', misfits=True)
 
 
-@pytest.mark.parametrize("text", ["...", "<your text here>", "TODO", " string ", "…", "Placeholder"])
+PLACEHOLDERS = ("...", "<your text here>", "todo", " string ", "…", "Placeholder")
+"""What a model writes into a schema's texts when it has nothing to say."""
+
+
+@pytest.mark.parametrize("text", [*PLACEHOLDERS, *(text.upper() for text in PLACEHOLDERS)])
 def test_a_placeholder_is_no_answer(text: str) -> None:
     found = find_json(json.dumps({"t": text}), TEXT)
     assert found == Miss("its JSON does not fit the schema: its texts are placeholders, not an answer", misfits=True)

@@ -8,7 +8,7 @@ from interlock.model import events as ev
 from interlock.model.outcome import Outcome
 from interlock.model.run import Step, Unit
 from interlock.testing.build import failed, judged, ok, over, plan, prompt, step
-from interlock.testing.simulate import Simulation, simulate, snapshot
+from interlock.testing.simulate import Answer, Simulation, simulate, snapshot
 
 NO = ok(canon.dumps({"complete": False, "feedback": "again", "missing": ["x"]}))
 YES = ok(canon.dumps({"complete": True}))
@@ -16,7 +16,7 @@ FEEDBACK = canon.dumps({"feedback": "again", "missing": ["x"]})
 SPECS = plan(step("a", prompt(), gate=judged(loops=3)))
 
 
-def rejects(times: int, broken: str = "") -> object:
+def rejects(times: int, broken: str = "") -> Answer:
     left = [NO] * times
 
     def answer(_step: Step, unit: Unit) -> Outcome:
@@ -28,19 +28,19 @@ def rejects(times: int, broken: str = "") -> object:
 
 
 def test_a_rejected_prompt_runs_again_with_the_feedback_until_it_passes_or_its_loops_are_spent() -> None:
-    done = simulate(SPECS, rejects(2))  # type: ignore[arg-type]
+    done = simulate(SPECS, rejects(2))
     assert [unit.id for unit in done.snap.steps[0].units] == [
         "a:solo", "a.gate:l1.j1", "a:solo~l2", "a.gate:l2.j1", "a:solo~l3", "a.gate:l3.j1",
     ]  # fmt: skip
     assert done.snap.run.outcome == "ok"
-    spent = simulate(SPECS, rejects(3))  # type: ignore[arg-type]
+    spent = simulate(SPECS, rejects(3))
     assert (spent.snap.run.state, spent.snap.run.reason) == ("blocked", "gate_rejected")
 
 
 def test_a_unit_reopened_in_a_later_loop_keeps_that_loop_and_its_feedback() -> None:
-    done = simulate(SPECS, rejects(1, "a:solo~l2"))  # type: ignore[arg-type]
+    done = simulate(SPECS, rejects(1, "a:solo~l2"))
     assert done.snap.run.state == "failed"
-    again = Simulation(done.snap, rejects(0))  # type: ignore[arg-type]
+    again = Simulation(done.snap, rejects(0))
     again.add(*reopen(again.snap, again.now()))
     again.run()
     unit = again.snap.steps[0].work[0]
@@ -51,7 +51,7 @@ def test_a_unit_reopened_in_a_later_loop_keeps_that_loop_and_its_feedback() -> N
 
 def test_a_completed_unit_of_a_later_loop_is_no_divergence() -> None:
     specs = plan(step("m", prompt(), map=over("params.items", concurrency=1), gate=judged(loops=2)))
-    simulation = Simulation(snapshot(specs, {"items": [1, 2]}), rejects(1))  # type: ignore[arg-type]
+    simulation = Simulation(snapshot(specs, {"items": [1, 2]}), rejects(1))
     while simulation.snap.steps[0].loop == 1 or simulation.snap.steps[0].running or not _half(simulation):
         simulation.turn()
     recorded = {
