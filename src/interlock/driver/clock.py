@@ -24,6 +24,33 @@ class Clock(Protocol):
         ...
 
 
+class StillClock:
+    """Three clocks that stand still until they are moved."""
+
+    def __init__(self, wall_ms: int, boot_ms: int) -> None:
+        self.wall = wall_ms
+        self.monotonic = boot_ms
+        self.boot = boot_ms
+
+    def wall_ms(self) -> int:
+        """Epoch milliseconds."""
+        return self.wall
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds that stop while the machine sleeps."""
+        return self.monotonic
+
+    def boot_ms(self) -> int:
+        """Milliseconds since boot, sleep included."""
+        return self.boot
+
+    def advance(self, ms: int) -> None:
+        """Let time pass on all clocks."""
+        self.wall += ms
+        self.monotonic += ms
+        self.boot += ms
+
+
 class SystemClock:
     """The host's clocks."""
 

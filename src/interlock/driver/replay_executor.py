@@ -15,6 +15,7 @@ import msgspec
 
 from interlock.decide.schedule import next_due
 from interlock.dispatch.base import Job, Outcome, Report, Request
+from interlock.driver.clock import StillClock
 from interlock.driver.recording import Past, Recording, outcome
 from interlock.driver.replay_faults import Fault
 from interlock.model import canon
@@ -25,30 +26,12 @@ from interlock.model.states import Reason
 _NEVER: Final = 1 << 62
 
 
-class ReplayClock:
-    """All three clocks stand still until they are moved."""
-
-    def __init__(self, wall_ms: int, boot_ms: int) -> None:
-        self._wall = wall_ms
-        self._boot = boot_ms
-
-    def wall_ms(self) -> int:
-        """Epoch milliseconds."""
-        return self._wall
-
-    def monotonic_ms(self) -> int:
-        """Milliseconds that count as driven."""
-        return self._boot
-
-    def boot_ms(self) -> int:
-        """Milliseconds since boot."""
-        return self._boot
+class ReplayClock(StillClock):
+    """Time that goes by only where a run would wait."""
 
     def reach(self, wall_ms: int) -> None:
         """Move on to that moment; never back."""
-        step = max(0, wall_ms - self._wall)
-        self._wall += step
-        self._boot += step
+        self.advance(max(0, wall_ms - self.wall))
 
 
 class Tally:

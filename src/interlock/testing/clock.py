@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
+from interlock.driver.clock import StillClock, SystemClock
 
-class FakeClock:
-    """Body of `run.clock.Clock`: all three clocks stand still until told to move."""
+
+class FakeClock(StillClock):
+    """A clock that sleeps and jumps as well."""
 
     def __init__(self, wall_ms: int = 1_700_000_000_000, boot_ms: int = 1_000_000) -> None:
-        self.wall = wall_ms
-        self.monotonic = boot_ms
-        self.boot = boot_ms
-
-    def wall_ms(self) -> int:
-        """Epoch milliseconds."""
-        return self.wall
-
-    def monotonic_ms(self) -> int:
-        """Milliseconds that stop while the machine sleeps."""
-        return self.monotonic
-
-    def boot_ms(self) -> int:
-        """Milliseconds since boot, sleep included."""
-        return self.boot
-
-    def advance(self, ms: int) -> None:
-        """Let time pass on all clocks."""
-        self.wall += ms
-        self.monotonic += ms
-        self.boot += ms
+        super().__init__(wall_ms, boot_ms)
 
     def sleep(self, ms: int) -> None:
         """Let the machine sleep: the monotonic clock stands still."""
@@ -37,3 +19,14 @@ class FakeClock:
     def jump(self, ms: int) -> None:
         """Set the wall clock, as a person or a time server does."""
         self.wall += ms
+
+
+class LateClock(SystemClock):
+    """The host's clocks with the boot clock `late_ms` ahead, as for a process that was stopped for so long."""
+
+    def __init__(self, late_ms: int = 0) -> None:
+        self.late_ms = late_ms
+
+    def boot_ms(self) -> int:
+        """Milliseconds since boot, and so many more."""
+        return super().boot_ms() + self.late_ms

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from interlock.app import App
-from interlock.driver.clock import SystemClock
+from interlock.driver.clock import Clock
 from interlock.driver.configuration import require_config
 from interlock.driver.project import project_at
 from interlock.errors import InterlockError
@@ -88,25 +88,13 @@ def _log_to(path: Path) -> None:
     os.dup2(log, 2)
 
 
-def drive(hook: Hook | None = None) -> int:
+def drive(hook: Hook | None = None, clock: Clock | None = None) -> int:
     """Start the project's run, or go on with it; return the exit code. For children: stands in the project."""
     paths = project_at(Path.cwd())
-    with App(paths, require_config(paths), on_commit=hook) as app:
+    with App(paths, require_config(paths), on_commit=hook, clock=clock) as app:
         runs = app._open().runs(limit=1)  # noqa: SLF001 - a reader would not be seen by the hook
         result = app.run_id(runs[0].id) if runs else app.run_file(WORKFLOW)
         return result.exit_code
-
-
-def drive_later(ms: int, hook: Hook | None = None) -> int:
-    """Go on with the run as a driver that comes so much later, by the boot clock."""
-    shift_boot_clock(ms)
-    return drive(hook)
-
-
-def shift_boot_clock(ms: int) -> None:
-    """Move this process's boot clock."""
-    true = SystemClock.boot_ms
-    SystemClock.boot_ms = lambda self: true(self) + ms  # type: ignore[method-assign]  # a clock that jumps is the point
 
 
 def wait(pid: int, *, stopped: bool = False) -> int | str:

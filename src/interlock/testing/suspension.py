@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from interlock.testing import drivers
-from interlock.testing.drivers import fork, last_words, new_project, shift_boot_clock, wait
+from interlock.testing.clock import LateClock
+from interlock.testing.drivers import fork, last_words, new_project, wait
 from interlock.testing.evidence import Ending, digest, gather, left
 from interlock.testing.kill_matrix import UndisturbedError, undisturbed
 
@@ -31,9 +32,10 @@ _OTHERS_COMMIT: Final = 4
 class Sleeper:
     """Stops this process after its n-th commit; on waking, that much time has gone by."""
 
-    def __init__(self, commit: int, slept_ms: int) -> None:
+    def __init__(self, commit: int, slept_ms: int, clock: LateClock) -> None:
         self._commit = commit
         self._slept_ms = slept_ms
+        self._clock = clock
         self._commits = 0
 
     def __call__(self, moment: str) -> None:
@@ -41,7 +43,11 @@ class Sleeper:
         self._commits += moment == "after"
         if moment == "after" and self._commits == self._commit:
             os.kill(os.getpid(), signal.SIGSTOP)
-            shift_boot_clock(self._slept_ms)
+            self._clock.late_ms += self._slept_ms
+
+
+def _drive(commit: int, slept_ms: int, clock: LateClock) -> int:
+    return drivers.drive(Sleeper(commit, slept_ms, clock), clock)
 
 
 def suspend(project: Path, commit: int, wanted: Ending) -> str:
@@ -49,10 +55,10 @@ def suspend(project: Path, commit: int, wanted: Ending) -> str:
 
     Return what did not hold.
     """
-    first = fork(project, lambda: drivers.drive(Sleeper(commit, LATER_MS)))
+    first = fork(project, lambda: _drive(commit, LATER_MS, LateClock()))
     if wait(first, stopped=True) != "stopped":
         return ""
-    second = fork(project, lambda: drivers.drive_later(LATER_MS, Sleeper(_OTHERS_COMMIT, 0)))
+    second = fork(project, lambda: _drive(_OTHERS_COMMIT, 0, LateClock(LATER_MS)))
     code = wait(second, stopped=True)
     journal = digest(project)
     os.kill(first, signal.SIGCONT)
