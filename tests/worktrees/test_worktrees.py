@@ -139,7 +139,8 @@ def test_a_base_that_names_no_commit_fails_the_step_before_anything_starts(world
     assert "'nowhere' names no commit" in units[1].error
 
 
-def test_what_a_killed_driver_s_attempt_changed_is_kept_under_its_ref_and_named(world: World) -> None:
+def killed(world: World) -> str:
+    """Kill a driver whose attempt has changed a file, and return the run's id."""
     step = "  - { id: a, isolation: worktree, run: 'cat file; echo $INTERLOCK_ATTEMPT > file; "
     step += f"touch {world.root}/mark; [ $INTERLOCK_ATTEMPT = 2 ] || sleep 60' }}\n"
     path = world.workflow(step)
@@ -152,7 +153,11 @@ def test_what_a_killed_driver_s_attempt_changed_is_kept_under_its_ref_and_named(
     driver.kill()
     driver.wait(30)
     with interlock.open(world.root) as app:
-        run_id = app.find("last")
+        return app.find("last")
+
+
+def test_what_a_killed_driver_s_attempt_changed_is_kept_under_its_ref_and_named(world: World) -> None:
+    run_id = killed(world)
     result, artifacts, _ = world.again(run_id)
     assert (result.state, artifacts["a"]) == ("completed", "one")
     ref = f"refs/interlock/{run_id}/a.solo/1"
@@ -160,6 +165,20 @@ def test_what_a_killed_driver_s_attempt_changed_is_kept_under_its_ref_and_named(
     assert world.notices == [f"what a dead driver's attempt a:solo/1 changed is kept: {ref}"]
     with interlock.open(world.root) as app:
         assert world.registered() == [row.worktree for row in app.store.worktrees(run_id) if row.kept_ref]
+
+
+def test_what_cannot_be_kept_of_a_killed_driver_s_attempt_stays_where_it_is_and_is_told(world: World) -> None:
+    run_id = killed(world)
+    ref = f"refs/interlock/{run_id}/a.solo/1"
+    world.git("update-ref", f"{ref}/in-the-way", "HEAD")
+    folder = world.root / ".interlock" / "worktrees" / run_id / "a.solo" / "1"
+    result, artifacts, _ = world.again(run_id)
+    assert (result.state, artifacts["a"]) == ("completed", "one")
+    assert (folder / "file").read_text() == "1\n"
+    told = f"what a dead driver's attempt a:solo/1 changed could not be kept under a ref, and is in {folder}, still there: "
+    assert [text for text in world.notices if text.startswith(told)]
+    world.git("update-ref", "-d", f"{ref}/in-the-way")
+    assert str(folder) in world.registered()
 
 
 @pytest.mark.parametrize("commit", [False, True])

@@ -15,7 +15,7 @@ from interlock.driver.executor import Executor
 from interlock.driver.lease import Host, acquire, held_error, renewed
 from interlock.driver.load import restore
 from interlock.driver.loop import Loop, Observer, Opening, Stop
-from interlock.driver.trees import lost_notices
+from interlock.driver.trees import Lost, lost_notices
 from interlock.errors import DispatchRefusedError, InterlockError
 from interlock.model import events as ev
 from interlock.model.events import Process
@@ -35,7 +35,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     alive: Callable[[Process], bool]
     end_leftovers: Callable[[str, Collection[Process], str | None], int]
     executor: Callable[[Plan, Lease], Executor]
-    settle_lost: Callable[[Plan, str, Sequence[TreeRow]], dict[str, ev.Tree]]
+    settle_lost: Callable[[Plan, str, Sequence[TreeRow]], Lost]
     """Settles the worktrees that dead drivers left."""
     map_concurrency: int
     guard: Callable[[Loop], AbstractContextManager[None]]
@@ -88,9 +88,9 @@ def _drive(
     if loaded.dispatched:
         _prove(world, held)
         world.end_leftovers(lease.run_id, [row.process for row in loaded.open if row.process is not None], lease.holder)
-    trees: dict[str, ev.Tree] = {}
+    lost = Lost()
     if plan.repository is not None and loaded.dispatched:
-        trees = world.settle_lost(plan, lease.run_id, store.worktrees(lease.run_id))
+        lost = world.settle_lost(plan, lease.run_id, store.worktrees(lease.run_id))
     snap, recorded = restore(plan, loaded, store.units(lease.run_id))
     taking = _taking(store, snap, loaded.run)
     with _closing(world.executor(plan, lease)) as executor:
@@ -106,7 +106,7 @@ def _drive(
             examine=world.examine,
         )
         with world.guard(loop):
-            loop.drive([_close(trees), _compare(recorded), *taking, *openings], settle_only=settle_only)
+            loop.drive([_close(lost), _compare(recorded), *taking, *openings], settle_only=settle_only)
         held[0] = loop.lease
     if loop.error is not None:
         raise loop.error
@@ -129,9 +129,9 @@ def _prove(world: World, held: list[Lease]) -> None:
     held[0] = lease
 
 
-def _close(trees: dict[str, ev.Tree]) -> Opening:
+def _close(lost: Lost) -> Opening:
     def opening(snap: Snapshot, now: Now) -> list[ev.Event]:
-        return [*close_lost(snap, now, trees), *lost_notices(trees, now.at)]
+        return [*close_lost(snap, now, lost.trees), *lost_notices(lost, now.at)]
 
     return opening
 

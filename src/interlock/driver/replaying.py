@@ -20,6 +20,7 @@ from interlock.driver.recording import Recording, Turn
 from interlock.driver.replay_executor import ReplayClock, ReplayExecutor, Tally
 from interlock.driver.replay_faults import Fault
 from interlock.driver.result import FAILED, OK, exit_code
+from interlock.driver.trees import Lost
 from interlock.errors import InterlockError
 from interlock.model import canon
 from interlock.model import events as ev
@@ -117,7 +118,7 @@ class _Player:
             alive=lambda _process: True,
             end_leftovers=lambda _run, _processes, _holder: 0,
             executor=lambda _plan, _lease: self._executor,
-            settle_lost=lambda _plan, _run, _rows: {},
+            settle_lost=lambda _plan, _run, _rows: Lost(),
             map_concurrency=256,
             guard=lambda _loop: contextlib.nullcontext(),
             examine=False,

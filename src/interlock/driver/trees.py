@@ -132,41 +132,50 @@ def _inside(plan: Plan, spec: PlanStep, place: str) -> Path:
     return inside if inside.is_dir() else Path(place)
 
 
-def settle_lost(plan: Plan, run_id: str, rows: Sequence[TreeRow]) -> dict[str, ev.Tree]:
-    """Settle what dead drivers left: return, by `<unit>/<attempt>`, what their open attempts' worktrees came to.
+class Lost(msgspec.Struct, frozen=True):
+    """What the worktrees of dead drivers' attempts came to, by `<unit>/<attempt>`.
 
-    What ended without keeping anything is only removed. One that can't be settled stays as it is, for `gc` to tell.
+    `refused` says of those that could not be settled where they are and why; they stay as they are.
     """
+
+    trees: dict[str, ev.Tree] = {}
+    refused: dict[str, str] = {}
+
+
+def settle_lost(plan: Plan, run_id: str, rows: Sequence[TreeRow]) -> Lost:
+    """Settle what dead drivers left. What ended without keeping anything is only removed."""
     isolation = Isolation(Marker(run_id, "", 0, ""))
     with contextlib.closing(isolation):
         return _settle(plan, run_id, rows, isolation)
 
 
-def _settle(plan: Plan, run_id: str, rows: Sequence[TreeRow], isolation: Isolation) -> dict[str, ev.Tree]:
-    found: dict[str, ev.Tree] = {}
+def _settle(plan: Plan, run_id: str, rows: Sequence[TreeRow], isolation: Isolation) -> Lost:
+    found = Lost()
     for row in rows:
         lost = row.state in LOST
         if row.kept_ref is not None or not (lost or Path(row.worktree).exists()):
             continue
         ask = ask_of(plan, run_id, plan.steps[row.step], row.unit_id, row.number, row.base)
         ask = msgspec.structs.replace(ask, path=row.worktree)
+        name = f"{row.unit_id}/{row.number}"
         try:
             tree = isolation.settle(isolation.resolved(ask))
-        except IsolationError:
+        except IsolationError as error:
+            found.refused[name] = f"in {row.worktree}, still there: {error}"
             continue
         if lost:
-            found[f"{row.unit_id}/{row.number}"] = tree
+            found.trees[name] = tree
     return found
 
 
-def lost_notices(kept: dict[str, ev.Tree], at: int) -> list[ev.Event]:
-    """Name what attempts of a dead driver had changed."""
+def lost_notices(lost: Lost, at: int) -> list[ev.Event]:
+    """Name what attempts of a dead driver had changed, and what could not be kept under a ref."""
+    what = "what a dead driver's attempt {} changed"
+    kept = {name: f"is kept: {tree.ref}" for name, tree in lost.trees.items() if tree.ref is not None}
+    left = {name: f"could not be kept under a ref, and is {why}" for name, why in lost.refused.items()}
     return [
-        ev.Notice(
-            at=at, code=f"worktree:{name}", text=f"what a dead driver's attempt {name} changed is kept: {tree.ref}"
-        )
-        for name, tree in kept.items()
-        if tree.ref is not None
+        *(ev.Notice(at=at, code=f"worktree:{name}", text=f"{what.format(name)} {text}") for name, text in kept.items()),
+        *(ev.Notice(at=at, code=f"left:{name}", text=f"{what.format(name)} {text}") for name, text in left.items()),
     ]
 
 
