@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import msgspec
 
 from interlock.decide import reopen
-from interlock.dispatch.identity import alive, identify, pid_namespace
+from interlock.dispatch.identity import alive
 from interlock.dispatch.leftovers import end_leftovers
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import VARIABLE, Marker
@@ -27,7 +27,7 @@ from interlock.driver.drive import World, drive
 from interlock.driver.engines import key_names, settings_of
 from interlock.driver.executor import Executor
 from interlock.driver.finding import find_run
-from interlock.driver.lease import Host, claimable, fresh
+from interlock.driver.lease import claimable, fresh, this_host
 from interlock.driver.load import restore, run_info
 from interlock.driver.local import LocalExecutor
 from interlock.driver.loop import Observer, Opening
@@ -36,9 +36,9 @@ from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
 from interlock.driver.project import ProjectPaths, find_project, open_state, project_at, read_project_id
 from interlock.driver.result import Result, not_twice, result_of
 from interlock.driver.signals import interrupting
-from interlock.driver.trees import settle_lost, with_uncommitted
+from interlock.driver.trees import forget_uncommitted, settle_lost, with_uncommitted
 from interlock.driver.waiting import waited
-from interlock.errors import Diagnostic, InterlockError, LeaseHeldError, UsageError, WorkflowError
+from interlock.errors import Diagnostic, LeaseHeldError, UsageError, WorkflowError
 from interlock.model import canon
 from interlock.model.plan import Plan
 from interlock.model.run import Lease, RunInfo, Snapshot
@@ -46,7 +46,7 @@ from interlock.model.secret import secret_texts
 from interlock.model.states import RUN_ENDED, RunState
 from interlock.plan.config import Config
 from interlock.plan.freeze import freeze, thaw
-from interlock.store.base import Store
+from interlock.store.base import NewRun, Store
 from interlock.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class App:
     def driven(self, run_id: str) -> bool:
         """Tell whether a live driver holds the run."""
         lease = self.store.read_lease(run_id)
-        return lease is not None and not claimable(lease, self._host(), self._clock, alive)
+        return lease is not None and not claimable(lease, this_host(), self._clock, alive)
 
     def lint(self, paths: Sequence[Path]) -> list[Diagnostic]:
         """Compile and resolve workflow files, and those below folders; save nothing. Errors and warnings by place."""
@@ -176,15 +176,12 @@ class App:
         running = next((row.id for row in active if self.driven(row.id)), None)
         if running is not None:
             return not_twice(run_info(store.run(running)), if_running)
-        run_id = new_run_id(self._clock.wall_ms())
-        plan = with_uncommitted(plan, run_id)
-        lease = fresh(run_id, 1, self._host(), self._clock)
-        created = store.create_run(new_run(plan, run_id, params_json, self._clock.wall_ms(), key), lease)
-        if created != run_id:
+        created, lease = self._create(plan, lambda plan, run_id, at: new_run(plan, run_id, params_json, at, key))
+        if created != lease.run_id:
             known = run_info(store.run(created))
             ended = known.state in RUN_ENDED
             return result_of(known) if ended else self.run_id(created, timeout_s=timeout_s, on_event=on_event)
-        return self._drive(run_id, [first_notices(store.notice)], timeout_s, on_event, lease=lease)
+        return self._drive(created, [first_notices(store.notice)], timeout_s, on_event, lease=lease)
 
     def fork(
         self,
@@ -198,11 +195,8 @@ class App:
         from interlock.driver.forking import new_fork  # noqa: PLC0415 - most runs are no forks
 
         made = self._draft(order, on_warning)
-        store, at = self._open(), self._clock.wall_ms()
-        run_id = new_run_id(at)
-        lease = fresh(run_id, 1, self._host(), self._clock)
-        store.create_run(new_fork(made, run_id, at), lease)
-        return self._drive(run_id, [first_notices(store.notice)], timeout_s, on_event, lease=lease)
+        run_id, lease = self._create(made.plan, lambda plan, run_id, at: new_fork(made, plan, run_id, at))
+        return self._drive(run_id, [first_notices(self._open().notice)], timeout_s, on_event, lease=lease)
 
     def explain_fork(self, order: ForkOrder) -> Explained:
         """Say what `fork` would reuse and run, why, and what is at stake. Writes nothing and starts nothing."""
@@ -222,7 +216,7 @@ class App:
         from interlock.driver.replays import replay_run  # noqa: PLC0415 - a run replays nothing
 
         plan = None if workflow is None else self._compile(workflow, None)
-        return replay_run(self.store, run_id, self._host(), plan=plan, faults=faults, params=params)
+        return replay_run(self.store, run_id, this_host(), plan=plan, faults=faults, params=params)
 
     def run_id(
         self, run_id: str, *, wait: bool = False, timeout_s: float | None = None, on_event: Observer | None = None
@@ -316,6 +310,17 @@ class App:
             self._writer = SqliteStore.open(self.project.journal, on_commit=self._on_commit)
         return self._writer
 
+    def _create(self, plan: Plan, birth: Callable[[Plan, str, int], NewRun]) -> tuple[str, Lease]:
+        """Create the run, and return its id and a lease; the lease is of another id where the run was there already."""
+        at = self._clock.wall_ms()
+        run_id = new_run_id(at)
+        plan = with_uncommitted(plan, run_id)
+        lease = fresh(run_id, 1, this_host(), self._clock)
+        created = self._open().create_run(birth(plan, run_id, at), lease)
+        if created != run_id:
+            forget_uncommitted(plan, run_id)
+        return created, lease
+
     def _compile(self, path: Path, on_warning: Callable[[Diagnostic], None] | None) -> Plan:
         from interlock.driver.compiling import load_workflow  # noqa: PLC0415 - heavy: YAML, CommonMark
 
@@ -358,7 +363,7 @@ class App:
         return World(
             store=self._open(),
             clock=self._clock,
-            host=self._host(),
+            host=this_host(),
             alive=alive,
             end_leftovers=end_leftovers,
             executor=self._executor,
@@ -381,12 +386,6 @@ class App:
             scratch=self.project.state_dir / "tmp",
             settings=settings_of(self.config, plan.engines),
         )
-
-    def _host(self) -> Host:
-        process = identify(os.getpid())
-        if process is None:
-            raise InterlockError("no-identity", "this process cannot be told from others here", "see interlock doctor")
-        return Host(process, pid_namespace(), os.uname().nodename)
 
 
 def open_project(project: str | Path | None = None) -> App:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import interlock
+from interlock.driver.forking import ForkOrder
 from interlock.errors import WorkflowError
 
 from .conftest import World
@@ -129,6 +130,20 @@ def test_uncommitted_work_is_taken_along_as_a_commit_of_its_own(world: World) ->
     assert artifacts["a"] == "changed\nnew"
     assert units[0].base == world.git("rev-parse", f"refs/interlock/{result.run_id}/base")
     assert world.git("status", "--porcelain").splitlines() == ["M file", "?? fresh"]
+
+
+def test_the_same_uncommitted_work_is_the_same_commit_so_keys_and_forks_find_their_run(world: World) -> None:
+    (world.root / "file").write_text("changed\n")
+    path = world.workflow("  - { id: a, isolation: worktree, worktree_uncommitted: true, run: 'cat file' }\n")
+    with interlock.open(world.root) as app:
+        first = app.run_file(path, key="k").run_id
+        assert app.run_file(path, key="k").run_id == first
+        explained = app.explain_fork(ForkOrder(run=first))
+        assert [step.action for step in explained.steps] == ["reuse"]
+        fork = app.fork(ForkOrder(run=first)).run_id
+        assert [unit.reused is not None for unit in app.store.units(fork)] == [True]
+    refs = world.git("for-each-ref", "--format=%(refname)", "refs/interlock").splitlines()
+    assert refs == [f"refs/interlock/{run}/base" for run in sorted([first, fork])]
 
 
 def test_a_base_that_names_no_commit_fails_the_step_before_anything_starts(world: World) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -22,6 +22,7 @@ from interlock.driver.estimating import history_of
 from interlock.driver.load import restore
 from interlock.driver.loop import Opening
 from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
+from interlock.driver.trees import with_uncommitted
 from interlock.errors import InterlockError, StoreError, UsageError
 from interlock.model import events as ev
 from interlock.model.plan import Plan
@@ -31,6 +32,7 @@ from interlock.model.states import StepState
 from interlock.plan.freeze import freeze, thaw
 from interlock.store.base import NewRun, RunRow, Store, UnitRow
 
+Amount = TypeVar("Amount", int, float)
 _TAKEN: Final = frozenset({StepState.COMPLETED, StepState.SKIPPED})
 
 
@@ -177,9 +179,12 @@ def draft(
     return Draft(plan, values, params_json, old, first_step(order, plan, old.snap))
 
 
-def new_fork(fork: Draft, run_id: str, at: int) -> NewRun:
-    """Return the rows of a fork. The gates of steps taken as they are passed in the old run, and aren't asked here."""
-    new = new_run(fork.plan, run_id, fork.params_json, at, None)
+def new_fork(fork: Draft, plan: Plan, run_id: str, at: int) -> NewRun:
+    """Return the rows of a fork with that plan, the draft's but for what was still uncommitted then.
+
+    The gates of steps taken as they are passed in the old run, and aren't asked here.
+    """
+    new = new_run(plan, run_id, fork.params_json, at, None)
     taken = [msgspec.structs.replace(step, stages=(), each=False) for step in new.steps[: fork.start]]
     steps = (*taken, *new.steps[fork.start :])
     return msgspec.structs.replace(new, forked_from=fork.old.snap.run.id, fork_step=fork.start, steps=steps)
@@ -207,7 +212,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
 def explain(store: Store, fork: Draft, at: int) -> Explained:
     """Play the fork in memory as far as nothing has to be dispatched, and say what became of each unit."""
     old, now = fork.old, Now(at=at)
-    snap = Snapshot(fork.plan, RunInfo(id="fork", params=fork.values))
+    snap = Snapshot(with_uncommitted(fork.plan, None), RunInfo(id="fork", params=fork.values))
     snap.reuse = old.index()
     snap.apply_all(_take(old, fork.start)(snap, now))
     forking.play(snap, now)
@@ -241,7 +246,7 @@ class _Purse:
             for one in asked
         ]
         costs = [None if one.usage is None else one.usage.cost_usd for one in asked]
-        return Stake(tokens=tokens_in_all(tokens), cost_usd=dollars_in_all(costs))
+        return Stake(tokens=in_all(tokens), cost_usd=in_all(costs))
 
     def _of(self, run_id: str) -> dict[str, tuple[int, int]]:
         if run_id not in self._places:
@@ -252,13 +257,7 @@ class _Purse:
         return self._places[run_id]
 
 
-def tokens_in_all(values: Sequence[int | None]) -> int | None:
-    """Add up; what is unknown in one is unknown in the sum."""
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
-
-
-def dollars_in_all(values: Sequence[float | None]) -> float | None:
+def in_all(values: Sequence[Amount | None]) -> Amount | None:
     """Add up; what is unknown in one is unknown in the sum."""
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None

@@ -7,6 +7,7 @@ that claims more than twice the term is bogus. No command is ever needed to unlo
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -14,8 +15,9 @@ from typing import Final
 
 import msgspec
 
+from interlock.dispatch.identity import identify, pid_namespace
 from interlock.driver.clock import Clock
-from interlock.errors import LeaseHeldError, UsageError
+from interlock.errors import InterlockError, LeaseHeldError, UsageError
 from interlock.model.events import Process
 from interlock.model.run import Lease
 from interlock.store.base import Store
@@ -31,6 +33,14 @@ class Host(msgspec.Struct, frozen=True):
     process: Process
     pid_namespace: str
     name: str
+
+
+def this_host() -> Host:
+    """Return where and as whom this process runs. Raises InterlockError where it cannot be told from others."""
+    process = identify(os.getpid())
+    if process is None:
+        raise InterlockError("no-identity", "this process cannot be told from others here", "see interlock doctor")
+    return Host(process, pid_namespace(), os.uname().nodename)
 
 
 def claimable(lease: Lease, host: Host, clock: Clock, alive: Callable[[Process], bool]) -> bool:

@@ -17,7 +17,7 @@ from interlock.decide.values import UnresolvedError
 from interlock.decide.worktrees import base_of, branch, pieces, safe_name
 from interlock.dispatch.base import MergeAsk, MergePart
 from interlock.dispatch.git.base import IsolationError, WorktreeAsk
-from interlock.dispatch.git.snapshot import snapshot_commit
+from interlock.dispatch.git.snapshot import drop_ref, snapshot_commit
 from interlock.dispatch.isolated import Isolation
 from interlock.dispatch.markers import Marker
 from interlock.model import events as ev
@@ -179,9 +179,22 @@ def lost_notices(lost: Lost, at: int) -> list[ev.Event]:
     ]
 
 
-def with_uncommitted(plan: Plan, run_id: str) -> Plan:
-    """Return the plan with a commit of the user's uncommitted state where a step takes it along. Raises IsolationError."""
+def with_uncommitted(plan: Plan, run_id: str | None) -> Plan:
+    """Return the plan with a commit of the user's uncommitted state where a step takes it along. Raises IsolationError.
+
+    It is kept for the run of that id; without one it is only named, and git forgets it in time.
+    """
     if not any(step.worktree_uncommitted for step in plan.steps):
         return plan
-    commit = snapshot_commit(plan.project.root, f"refs/interlock/{run_id}/base")
+    commit = snapshot_commit(plan.project.root, None if run_id is None else _uncommitted_ref(run_id))
     return plan if commit is None else msgspec.structs.replace(plan, uncommitted=commit)
+
+
+def forget_uncommitted(plan: Plan, run_id: str) -> None:
+    """Let go of what was kept for a run that did not come into being."""
+    if plan.uncommitted is not None:
+        drop_ref(plan.project.root, _uncommitted_ref(run_id))
+
+
+def _uncommitted_ref(run_id: str) -> str:
+    return f"refs/interlock/{run_id}/base"

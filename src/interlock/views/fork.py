@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from interlock.decide.estimate import Estimate
-from interlock.driver.forking import Explained, Stake, dollars_in_all, tokens_in_all
+from interlock.driver.forking import Explained, Stake, in_all
 from interlock.views.values import SCHEMA
 
 
@@ -49,7 +49,7 @@ def _step(step: Any, found: Explained) -> dict[str, Any]:  # noqa: ANN401 - a Fo
 
 def _stakes(units: Iterable[dict[str, Any]], action: str) -> dict[str, Any]:
     chosen = [unit for unit in units if unit["action"] == action]
-    tokens = tokens_in_all([unit["tokens"] for unit in chosen])
-    stake = Stake(tokens=tokens, cost_usd=dollars_in_all([unit["cost_usd"] for unit in chosen]))
+    tokens = in_all([unit["tokens"] for unit in chosen])
+    stake = Stake(tokens=tokens, cost_usd=in_all([unit["cost_usd"] for unit in chosen]))
     built: dict[str, Any] = msgspec.to_builtins(stake)
     return built

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from interlock.dispatch.git.base import IsolationError
-from interlock.dispatch.git.command import IDENTITY, Git
+from interlock.dispatch.git.command import IDENTITY, Git, dated
 from interlock.dispatch.git.repository import Repository
 from interlock.dispatch.git.snapshot import add_all, index_beside
 
 _MOST_NAMED: Final = 5
-_FIXED: Final = {"GIT_AUTHOR_DATE": "@0 +0000", "GIT_COMMITTER_DATE": "@0 +0000"}
 
 
 def apply(git: Git, repository: Repository, base: str, commit: str) -> tuple[str, ...]:
@@ -50,7 +49,7 @@ def _merged(git: Git, top: str, now: str, base: str, commit: str) -> str:
     sides = []
     for tree in (now, f"{commit}^{{tree}}"):
         name = git(top, "rev-parse", tree).text
-        sides.append(git(top, "commit-tree", name, "-p", base, "-m", "side", env={**IDENTITY, **_FIXED}).text)
+        sides.append(git(top, "commit-tree", name, "-p", base, "-m", "side", env={**IDENTITY, **dated(0)}).text)
     answer = git(top, "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", *sides, allowed=(0, 1))
     tree, *paths = answer.names()
     if answer.code:

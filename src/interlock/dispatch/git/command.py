@@ -60,6 +60,11 @@ IDENTITY: Final = {
 """Of the commits that interlock makes itself."""
 
 
+def dated(at: int) -> dict[str, str]:
+    """Return what gives a commit that date (epoch seconds), so that the same content is the same commit."""
+    return {f"GIT_{who}_DATE": f"@{at} +0000" for who in ("AUTHOR", "COMMITTER")}
+
+
 class Answer(NamedTuple):
     """What git said. `out` is bytes, since names of files are."""
 

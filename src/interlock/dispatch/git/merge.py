@@ -27,7 +27,7 @@ from interlock.dispatch.git.base import (
     Part,
     Rejected,
 )
-from interlock.dispatch.git.command import Git
+from interlock.dispatch.git.command import Git, dated
 from interlock.dispatch.git.removal import move_aside, remove, tidy
 from interlock.dispatch.git.repository import Repository
 from interlock.dispatch.git.snapshot import commit_tree, set_ref
@@ -75,7 +75,7 @@ class _Merge:
         self._base = self._tip = base
         self._admin = ""
         self._branch = branch
-        self._dates = {"GIT_AUTHOR_DATE": f"@{at} +0000", "GIT_COMMITTER_DATE": f"@{at} +0000"}
+        self._dates = dated(at)
         self._merged: list[MergedItem] = []
         self._conflicts: list[Conflict] = []
         self._rejected: list[Rejected] = []

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from interlock.dispatch.git.base import IsolationError
-from interlock.dispatch.git.command import IDENTITY, Git
+from interlock.dispatch.git.command import IDENTITY, Git, dated
 from interlock.dispatch.git.repository import find, head
 
 _STATUS: Final = ("status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=none")
@@ -72,10 +72,15 @@ def set_ref(git: Git, cwd: str, ref: str, commit: str) -> None:
     git(cwd, "update-ref", "--no-deref", ref, commit)
 
 
-def snapshot_commit(root: str | Path, ref: str, environ: Mapping[str, str] | None = None) -> str | None:
-    """Return a commit of the uncommitted state on top of HEAD, kept under `ref`; None when there is nothing of it.
+def drop_ref(root: str | Path, ref: str, environ: Mapping[str, str] | None = None) -> None:
+    """Remove a ref; one that is not there is as good."""
+    Git(environ)(str(root), "update-ref", "--no-deref", "-d", ref)
 
-    Raises IsolationError, also when a file of it cannot be read.
+
+def snapshot_commit(root: str | Path, ref: str | None, environ: Mapping[str, str] | None = None) -> str | None:
+    """Return a commit of the uncommitted state on top of HEAD, kept under `ref` if any; None when there is nothing of it.
+
+    The same state gives the same commit. Raises IsolationError, also when a file of it cannot be read.
     """
     git = Git(environ)
     repository = find(git, root)
@@ -85,6 +90,8 @@ def snapshot_commit(root: str | Path, ref: str, environ: Mapping[str, str] | Non
     tree = tree_of(git, repository.git_dir, repository.top, whole=True)
     if tree == git(repository.top, "rev-parse", f"{parent}^{{tree}}").text:
         return None
-    commit = commit_tree(git, repository.top, tree, (parent,), "Uncommitted state at the start of a run")
-    set_ref(git, repository.top, ref, commit)
+    at = int(git(repository.top, "log", "-1", "--no-show-signature", "--format=%ct", parent).text)
+    commit = commit_tree(git, repository.top, tree, (parent,), "Uncommitted state at the start of a run", dated(at))
+    if ref is not None:
+        set_ref(git, repository.top, ref, commit)
     return commit
