@@ -159,7 +159,8 @@ def test_the_one_reask_of_a_prompt_is_replayed(project: Path) -> None:
 
 def test_judges_and_their_re_ask_are_replayed(project: Path) -> None:
     verdict = '{"complete": true, "missing": [], "feedback": "good"}'
-    bot = f"cat >/dev/null\necho x >> calls\ntest $(wc -l < calls) = 2 && echo hm || echo '{verdict}'\n"
+    # judges are asked side by side: only one of them can make the folder
+    bot = f"case \"$(cat)\" in *Good*) mkdir odd 2>/dev/null && echo hm && exit ;; esac\necho '{verdict}'\n"
     _write(project, bot, "bot.sh")
     text = "---\ntype: workflow\nsteps:\n  - id: say\n    gate: { judges: 3 }\n---\n## say\nSay it.\n### gate\nGood?\n"
     app, run = _recorded(project, text)
