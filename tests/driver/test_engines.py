@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from interlock.dispatch.agents.registry import card
+from interlock.dispatch.agents.registry import card, names
 from interlock.dispatch.base import EngineSettings
 from interlock.driver.engines import key_names, settings_of
 from interlock.errors import ConfigError
 from interlock.model.plan import Engine
 from interlock.plan.config import Config
-from interlock.plan.config_kinds import AGENTS, SAMPLING_OF_AGENT
+from interlock.plan.config_kinds import SAMPLING_OF_AGENT
 from interlock.plan.config_parse import parse_config
 
 TEXT = b"""
@@ -100,7 +100,7 @@ def test_keys_of_all_engines_are_known_and_an_api_s_own_variable_too() -> None:
 
 def test_what_a_plan_leaves_to_an_agent_is_what_its_adapter_can_set() -> None:
     sampling = {"temperature", "max_tokens", "extra_params"}
-    able = {agent: sampling - card(agent).cannot for agent in AGENTS}
+    able = {agent: sampling - card(agent).cannot for agent in names()}
     assert {agent: set(keys) for agent, keys in SAMPLING_OF_AGENT.items()} == {
         a: keys for a, keys in able.items() if keys
     }

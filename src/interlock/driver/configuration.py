@@ -16,7 +16,13 @@ def load_config(paths: ProjectPaths) -> tuple[Config, tuple[Diagnostic, ...]]:
     """Return the project's configuration over the user's, with everything that is wrong in either."""
     user, project = (_read(path) for path in paths.config_files)
     config = merge_config(user[0], project[0])
-    return config, tuple(sorted({*user[1], *project[1], *check_config(config)}))
+    return config, tuple(sorted({*user[1], *project[1], *check_config(config, _agents)}))
+
+
+def _agents() -> tuple[str, ...]:
+    from interlock.dispatch.agents.registry import names  # noqa: PLC0415 - reads the table of agents
+
+    return names()
 
 
 def require_config(paths: ProjectPaths) -> Config:

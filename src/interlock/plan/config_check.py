@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 from interlock.errors import Diagnostic
 from interlock.plan.config import Config, at_origin
-from interlock.plan.diagnose import suggest
+from interlock.plan.diagnose import did_you_mean, listed, shown, suggest
 from interlock.plan.models import check_models
 
 
-def check_config(config: Config) -> tuple[Diagnostic, ...]:
-    """Report engines of `[run]`, env groups of engines and model aliases that name what is not configured."""
-    return tuple(sorted((*_run_engines(config), *_engine_groups(config), *check_models(config))))
+def check_config(config: Config, agents: Callable[[], Collection[str]]) -> tuple[Diagnostic, ...]:
+    """Report what names something that is not there: engines of `[run]`, agents and env groups of engines, model aliases.
+
+    `agents` gives the agents that there are; it is asked only where some engine or alias may name one.
+    """
+    named = config.models or any(engine.kind == "agent" for engine in config.engines.values())
+    known = agents() if named else ()
+    found = (*_run_engines(config), *_agents(config, known), *_engine_groups(config), *check_models(config, known))
+    return tuple(sorted(found))
+
+
+def _agents(config: Config, known: Collection[str]) -> list[Diagnostic]:
+    found: list[Diagnostic] = []
+    for engine in config.engines.values():
+        if engine.kind == "agent" and engine.driver not in known:
+            message = f"'agent' must be {listed(sorted(known))}, not '{shown(engine.driver)}'"
+            hint = did_you_mean(engine.driver, known)
+            found += at_origin(config, f"engines.{engine.name}.agent", "unknown-agent", message, hint)
+    return found
 
 
 def _run_engines(config: Config) -> list[Diagnostic]:

@@ -11,22 +11,6 @@ from msgspec import UNSET, UnsetType
 from interlock.plan.diagnose import listed
 from interlock.plan.durations import DurationError, parse_duration
 
-AGENTS: Final = (
-    "acp",
-    "aider",
-    "claude",
-    "cline",
-    "codex",
-    "command",
-    "copilot",
-    "cursor",
-    "gemini",
-    "goose",
-    "opencode",
-    "opencode-serve",
-    "pi",
-    "qwen",
-)
 SAMPLING_OF_AGENT: Final = {"claude": ("max_tokens",), "qwen": ("temperature", "max_tokens")}
 """What agents let be set of their models' sampling; the others nothing."""
 APIS: Final = ("anthropic", "gemini", "openai")
@@ -123,7 +107,7 @@ _ANY_ENGINE: Final = {
 }
 LLM: Final = _ANY_ENGINE | {"api": _choice(*APIS)}
 AGENT: Final = _ANY_ENGINE | {
-    "agent": _choice(*AGENTS),
+    "agent": TEXT,
     "args": TEXTS,
     "command": ARGV,
     "env": TEXTS,

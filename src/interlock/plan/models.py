@@ -6,9 +6,11 @@ exact id and passes unchanged. An id that an alias gives is never looked up agai
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from interlock.errors import Diagnostic
 from interlock.plan.config import Config, Engine, at_origin
-from interlock.plan.config_kinds import AGENTS, APIS
+from interlock.plan.config_kinds import APIS
 from interlock.plan.diagnose import did_you_mean, shown, suggest
 
 ANY = "*"
@@ -34,7 +36,7 @@ def mistaken_alias(config: Config, name: str) -> str:
     return "" if name in config.models or like_an_id else did_you_mean(name, config.models)
 
 
-def check_models(config: Config) -> tuple[Diagnostic, ...]:
+def check_models(config: Config, agents: Collection[str]) -> tuple[Diagnostic, ...]:
     """Report engines whose own model is an alias that says nothing for them, and keys of aliases that name nobody."""
     found: list[Diagnostic] = []
     for engine in config.engines.values():
@@ -42,7 +44,7 @@ def check_models(config: Config) -> tuple[Diagnostic, ...]:
             found += at_origin(
                 config, f"engines.{engine.name}.model", "silent-alias", *silent_alias(engine.model, engine)
             )
-    known = (*config.engines, *AGENTS, *APIS, ANY)
+    known = (*config.engines, *agents, *APIS, ANY)
     for name, alias in config.models.items():
         for key in alias:
             if key not in known:

@@ -17,7 +17,6 @@ from interlock.dispatch.agents.table import TableAdapter, row_of, rows, table_ad
 from interlock.dispatch.base import EngineSettings
 from interlock.model.events import Usage
 from interlock.model.states import Reason
-from interlock.plan.config_kinds import AGENTS
 
 COPILOT_END = {"type": "result", "sessionId": "s-1", "exitCode": 0}
 PI_SESSION = {"type": "session", "version": 3, "id": "s-1"}
@@ -52,7 +51,14 @@ def pi(**message: object) -> dict[str, object]:
     return {"type": "message_end", "message": {"role": "assistant", "model": "m-1", "usage": usage, **message}}
 
 
-def test_every_agent_that_configuration_knows_has_an_adapter() -> None:
+AGENTS = (
+    *("acp", "aider", "claude", "cline", "codex", "command", "copilot", "cursor", "gemini", "goose"),
+    *("opencode", "opencode-serve", "pi", "qwen"),
+)
+
+
+def test_every_agent_has_an_adapter_and_a_row_makes_one_known() -> None:
+    assert registry.names() == AGENTS
     assert {agent: registry.card(agent).program for agent in AGENTS}.keys() == set(AGENTS)
     assert set(rows()) <= set(AGENTS)
 

@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from interlock.dispatch.agents.base import Adapter, Card
 from interlock.dispatch.agents.live import LiveAdapter
-from interlock.dispatch.agents.table import table_adapter
+from interlock.dispatch.agents.table import rows, table_adapter
 
 ADAPTERS: Final = {
     "claude": "interlock.dispatch.agents.claude:CLAUDE",
@@ -23,6 +23,11 @@ LIVE: Final = {
     "opencode-serve": "interlock.dispatch.agents.opencode_serve:OPENCODE_SERVE",
 }
 """Those that are spoken to while they run."""
+
+
+def names() -> tuple[str, ...]:
+    """Return all agents that there are, those of the table included."""
+    return tuple(sorted({*ADAPTERS, *LIVE, *rows()}))
 
 
 def adapter(agent: str) -> Adapter:
