@@ -63,6 +63,7 @@ def test_a_stream_that_comes_byte_by_byte_gives_the_same(secret: str, before: st
         assert streamed(redactor, [bytes([byte]) for byte in text]) == redactor.text(text)
 
 
+@example("999998", b"\x00\t", b"", False)  # noqa: FBT003 - as Hypothesis draws it
 @given(SECRET, st.binary(max_size=40), st.binary(max_size=40), st.booleans())
 def test_base64_around_a_value_gives_none_of_it_away(secret: str, before: bytes, after: bytes, url: bool) -> None:  # noqa: FBT001 - drawn by Hypothesis
     encode = base64.urlsafe_b64encode if url else base64.b64encode
@@ -81,6 +82,13 @@ def test_text_without_a_value_comes_back_byte_for_byte(secrets: list[str], text:
     redactor = PatternRedactor((f"S{index}", secret) for index, secret in enumerate(secrets))
     assert redactor.text(text) == text
     assert streamed(redactor, cut(text, places)) == text
+
+
+def test_values_that_overlap_are_taken_out_as_one() -> None:
+    redactor = PatternRedactor({"A": "abcabc", "B": "bcabcX"})
+    assert redactor.text(b"-abcabcabcX-abcabcabcabc-") == b"-[redacted:A]-[redacted:A]-"
+    assert redactor.text(b"abcabc,abcabc") == b"[redacted:A],[redacted:A]"
+    assert streamed(redactor, [bytes([byte]) for byte in b"-abcabcabcX-"]) == b"-[redacted:A]-"
 
 
 @given(

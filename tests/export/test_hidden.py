@@ -18,6 +18,7 @@ from tests.store import builders as b
 from interlock.dispatch.log_read import read_log
 from interlock.driver.exporting import Exported
 from interlock.driver.importing import open_export
+from interlock.driver.scrubbing import RunSecrets, Scrubber
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.states import RunState
@@ -208,3 +209,8 @@ def test_no_value_of_a_real_run_leaves_with_its_export(tmp_path: Path) -> None:
         interlock(command, "last", "--from", "run.gz") for command in ("status", "units", "logs", "events", "plan")
     ]
     assert "[redacted:api_token]" in shown[0]
+
+
+def test_what_is_masked_keeps_its_length_where_values_overlap() -> None:
+    scrubber = Scrubber([RunSecrets((("k", None),), {"k": "abcabc"})])
+    assert scrubber.mask(b"-abcabcabc-abcabc") == b"-*********-******"

@@ -88,26 +88,49 @@ class PatternRedactor:
         self._shortest: Final = len(self._patterns[-1]) if self._patterns else 0
         self.longest: Final = len(self._patterns[0]) if self._patterns else 0
 
-    def matches(self, data: bytes) -> Iterator[tuple[int, int, bytes]]:
-        """Leftmost, longest, not overlapping: start, end and replacement."""
+    def spans(self, data: bytes) -> Iterator[tuple[int, int, bytes]]:
+        """What of the data belongs to values: start, end and replacement; matches that overlap are one span."""
+        found: tuple[int, int, bytes] | None = None
+        for start, end, mark in self._matches(data):
+            if found is not None and start < found[1]:
+                found = (found[0], max(found[1], end), found[2])
+                continue
+            if found is not None:
+                yield found
+            found = (start, end, mark)
+        if found is not None:
+            yield found
+
+    def _matches(self, data: bytes) -> Iterator[tuple[int, int, bytes]]:
+        """The longest match at each place where one begins, overlapping ones too: start, end and replacement."""
         if not self._patterns or len(data) < self._shortest:
             return
         # one memmem per pattern is ten times faster than an alternation over all of them
         present = [pattern for pattern in self._patterns if pattern in data]
         if present:
-            for match in re.finditer(b"|".join(map(re.escape, present)), data):
-                yield match.start(), match.end(), self._marks[match[0]]
+            for match in re.finditer(b"(?=(" + b"|".join(map(re.escape, present)) + b"))", data):
+                yield match.start(), match.end(1), self._marks[match[1]]
 
     def text(self, data: bytes, /) -> bytes:
         """Redact a whole text at once."""
+        return self.redacted(data, 0, len(data))[0]
+
+    def redacted(self, data: bytes, covered: int, limit: int) -> tuple[bytes, int]:
+        """Redact up to `limit`, where so many bytes at the front belong to a match that was replaced before.
+
+        Matches that overlap are replaced as one: what sticks out of the first is of a value as well. Return the text,
+        and where what was replaced ends, perhaps after `limit`.
+        """
         parts: list[bytes] = []
-        done = 0
-        for start, end, mark in self.matches(data):
-            parts += (data[done:start], mark)
-            done = end
-        if not parts:
-            return data
-        return b"".join((*parts, data[done:]))
+        end = covered
+        for start, stop, mark in self._matches(data):
+            if start >= limit:
+                break
+            if start >= end:
+                parts += (data[end:start], mark)
+            end = max(end, stop)
+        parts.append(data[end:limit])
+        return b"".join(parts), end
 
     def json(self, data: bytes, /) -> bytes:
         """Redact JSON text so that it stays JSON: inside of strings, and a number that holds a value becomes one."""
@@ -120,7 +143,7 @@ class PatternRedactor:
         if self.text(clean) == clean:
             return clean
         # a value that reads like JSON syntax: only the whole can be taken out
-        return _compact(next(mark for _, _, mark in self.matches(clean)).decode())
+        return _compact(next(mark for _, _, mark in self.spans(clean)).decode())
 
     def _value(self, value: Any) -> Any:  # noqa: ANN401 - any JSON value
         if isinstance(value, dict):
@@ -149,6 +172,8 @@ class PatternStream:
     def __init__(self, redactor: PatternRedactor) -> None:
         self._redactor = redactor
         self._held = b""
+        self._covered = 0
+        """Bytes at the front of what is held that were replaced already."""
 
     def feed(self, data: bytes, /) -> bytes:
         """Take the next piece and return what is safe by now, perhaps nothing."""
@@ -165,14 +190,7 @@ class PatternStream:
     def _take(self, limit: int) -> bytes:
         if limit <= 0:
             return b""
-        parts: list[bytes] = []
-        done = 0
-        for start, end, mark in self._redactor.matches(self._held):
-            if start >= limit:
-                break
-            parts += (self._held[done:start], mark)
-            done = end
-        cut = max(done, limit)
-        parts.append(self._held[done:cut])
-        self._held = self._held[cut:]
-        return b"".join(parts)
+        text, end = self._redactor.redacted(self._held, self._covered, limit)
+        self._held = self._held[limit:]
+        self._covered = max(0, end - limit)
+        return text

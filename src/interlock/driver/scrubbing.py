@@ -156,7 +156,7 @@ class Scrubber:
     def mask(self, data: bytes) -> bytes:
         """Return as many bytes, with stars for what is hidden."""
         parts, done = [], 0
-        for start, end, _ in self._redactor.matches(data):
+        for start, end, _ in self._redactor.spans(data):
             parts += [data[done:start], b"*" * (end - start)]
             done = end
         clean = b"".join((*parts, data[done:]))
