@@ -100,22 +100,29 @@ def answer(hook: Hook | None = None) -> int:
     return 0
 
 
-def finish(folder: Path, hooks: Sequence[Hook] = ()) -> int:
-    """Drive and answer until the run is completed; the first processes get a hook each. Return how many were killed."""
-    left, kills = list(hooks), 0
+def states(folder: Path) -> set[str]:
+    """Return the states of units that a killed driver left."""
+    with opened(folder) as app:
+        return {unit.state for run in app.store.runs() for unit in app.store.units(run.id)} or {"no run"}
+
+
+def finish(folder: Path, hooks: Sequence[Hook] = ()) -> set[str]:
+    """Drive and answer until the run is completed; the first processes get a hook each. Return what the killed left."""
+    left, met = list(hooks), set[str]()
 
     def run(work: Callable[[Hook | None], int]) -> int | str:
-        return wait(fork(folder, partial(work, left.pop(0) if left else None)))
+        code = wait(fork(folder, partial(work, left.pop(0) if left else None)))
+        if code == KILLED:
+            met.update(states(folder))
+        return code
 
     for _ in range(MOST_DRIVES):
         code = run(drive)
-        kills += code == KILLED
         if code == 0:
-            return kills
+            return met
         assert code in (BLOCKED, KILLED), f"ended with {code}: {last_words(folder)}"
         if code == BLOCKED:
             answered = run(answer)
-            kills += answered == KILLED
             assert answered in (0, KILLED), last_words(folder)
     raise AssertionError(f"not over after {MOST_DRIVES} drives: {last_words(folder)}")
 
@@ -148,7 +155,7 @@ def halted(folder: Path, step: str, point: str) -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_driver_killed_around_any_commit_repeats_no_effect(tmp_path: Path) -> None:
-    kills, commit, alive = 0, 0, False
+    met, commit, alive = set[str](), 0, False
     while not alive:
         commit += 1
         assert commit < 80, "the run never ended by itself"
@@ -157,11 +164,12 @@ def test_a_driver_killed_around_any_commit_repeats_no_effect(tmp_path: Path) -> 
             code = wait(fork(folder, partial(drive, Killer(moment, commit))))
             assert code in (0, KILLED), last_words(folder)
             alive = code == 0
-            kills += not alive
             if not alive:
+                met |= states(folder)
                 finish(folder)
             hold(folder, f"killed {moment} commit {commit}")
-    assert kills > 20
+    # how many commits there are depends on which units end together; these windows there are always
+    assert met >= {"no run", "running", "completed"}
 
 
 @pytest.mark.slow
@@ -186,21 +194,21 @@ def test_a_driver_killed_again_around_any_commit_of_the_recovery_repeats_no_effe
     tmp_path: Path, step: str, point: str
 ) -> None:
     """The probe, its answer, the person's answer and the attempt that follows are windows of their own."""
-    commit, kills, last = 0, 0, 1
+    commit, met, last = 0, set[str](), {"not begun"}
     while last:
         commit += 1
         assert commit < 80, "the recovery never ended by itself"
-        last = 0
+        last = set()
         for moment in POINTS:
             folder = project(tmp_path / f"{moment}-{commit}")
             pid = halted(folder, step, point)
             os.kill(pid, signal.SIGKILL)
             assert wait(pid) == KILLED
             # a drive, an answer and a drive, or three drives
-            last += finish(folder, [Killer(moment, commit) for _ in range(3)])
+            last |= finish(folder, [Killer(moment, commit) for _ in range(3)])
             hold(folder, f"killed {moment} commit {commit} after a kill {point} the effect of {step}")
-        kills += last
-    assert kills > 20
+        met |= last
+    assert met >= {"unknown", "running", "completed"}
 
 
 @pytest.mark.slow

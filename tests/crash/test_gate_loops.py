@@ -68,6 +68,13 @@ def ending(folder: Path) -> tuple[str, list[tuple[str, str, bytes | None]]]:
         return run.state, [(unit.id, unit.state, unit.result) for unit in app.store.units(run.id)]
 
 
+def loops(folder: Path) -> int:
+    """Return how many loops of the gated step the run has begun."""
+    paths = project_at(folder)
+    with App(paths, require_config(paths)) as app:
+        return sum(unit.id.startswith("write:") for run in app.store.runs() for unit in app.store.units(run.id))
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_driver_killed_around_any_commit_of_a_gate_loop_goes_on_in_that_loop_with_its_feedback(
@@ -78,7 +85,7 @@ def test_a_driver_killed_around_any_commit_of_a_gate_loop_goes_on_in_that_loop_w
     wanted = ending(whole)
     assert wanted[0] == "completed"
     assert [unit[0] for unit in wanted[1] if unit[0].endswith("~l2")] == ["write:solo~l2"]
-    kills, commit, alive = 0, 0, False
+    met, commit, alive = set[int](), 0, False
     while not alive:
         commit += 1
         assert commit < 60, "the run never ended by itself"
@@ -86,11 +93,12 @@ def test_a_driver_killed_around_any_commit_of_a_gate_loop_goes_on_in_that_loop_w
             folder = project(tmp_path / f"{moment}-{commit}")
             code = wait(fork(folder, partial(drive, Killer(moment, commit))))
             alive = code == 0
-            kills += code == KILLED
             assert alive or code == KILLED
             if not alive:
+                met.add(loops(folder))
                 assert wait(fork(folder, drive)) == 0, f"killed {moment} commit {commit}"
             assert ending(folder) == wanted, f"killed {moment} commit {commit}"
             said = (folder / "said.txt").read_text(encoding="utf-8").split("\n")
             assert said == sorted(said, key=("without", "with feedback", "").index), "a loop was begun again"
-    assert kills > 10
+    # how many commits there are depends on which units end together; these moments there are always
+    assert met == {0, 1, 2}
