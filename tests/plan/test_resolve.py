@@ -8,11 +8,12 @@ import pytest
 from interlock.errors import Diagnostic
 from interlock.model.canon import sha256
 from interlock.model.plan import Command, EnvGroup, Plan, PythonFunction, Script, Step
+from interlock.plan.children import Resolved
 from interlock.plan.compile import compile_workflow
 from interlock.plan.config import Config
 from interlock.plan.config_parse import parse_config
 from interlock.plan.diagnose import render
-from interlock.plan.resolve import Resolved, resolve
+from interlock.plan.resolve import resolve
 from interlock.plan.sources import Missing
 from interlock.testing.sources import SH, FakeSources
 

@@ -8,7 +8,8 @@ from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.run import Lease
 from interlock.model.states import AttemptState, Reason, RunState, StepState, UnitState
-from interlock.store.base import NewRun, NewStep, Stage, Store
+from interlock.store.base import Store
+from interlock.store.births import NewRun, NewStep, Stage
 
 RUN = "20300101-r1"
 Gate = tuple[Stage | Literal["each"], ...]

@@ -10,5 +10,8 @@ class Now(msgspec.Struct, frozen=True, kw_only=True):
 
     at: int
     driven_ms: int = 0
+    """How long the run was driven, over all its drivers."""
+    above_ms: tuple[int, ...] = ()
+    """The same of the runs above it, from its parent up."""
     map_concurrency: int = 4
     """Of a map that names none: `min(16, max(4, 2 * cores))`."""

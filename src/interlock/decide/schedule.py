@@ -31,11 +31,23 @@ class Room(msgspec.Struct):
 
 
 def run_room(snap: Snapshot) -> Room:
-    """Return how many more attempts the run may have in flight, units it may dispatch, tokens and dollars to reserve."""
+    """Return how many more attempts the run may have in flight, units it may dispatch, tokens and dollars to reserve.
+
+    A child has no more room than any of the runs above it.
+    """
+    room = _own_room(snap)
+    for above in snap.levels[1:]:
+        other = _own_room(above)
+        room.attempts, room.units = min(room.attempts, other.attempts), min(room.units, other.units)
+        room.tokens, room.money = min(room.tokens, other.tokens), min(room.money, other.money)
+    return room
+
+
+def _own_room(snap: Snapshot) -> Room:
     limit = min(snap.plan.limits.max_concurrency or MAX_CONCURRENCY, MAX_CONCURRENCY)
     units, tokens = ceiling(snap, "max_units"), ceiling(snap, "max_tokens")
     return Room(
-        limit - snap.running,
+        limit - snap.busy,
         NO_LIMIT if units is None else int(units) - snap.dispatched,
         NO_LIMIT if tokens is None else int(tokens) - snap.tokens - snap.reserved_tokens,
         money_left(snap),
@@ -51,7 +63,11 @@ def startable(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: Room) 
     if is_parked(snap, engine_of(spec, kind), now.at):
         return []
     needs, each = reservation(snap, spec, kind), price(snap, spec, kind)
-    cap = min(_cap(spec, now) - len(step.running), room.attempts, room.tokens // needs if needs else NO_LIMIT)
+    cap = _cap(spec, now) - len(step.running) + len(step.held)
+    if step.child and kind == "work":
+        # a run takes no place itself: what it dispatches does
+        return [Dispatch(step.index, ordinal) for ordinal in _ready(step, kind, now.at, cap)] if cap > 0 else []
+    cap = min(cap, room.attempts, room.tokens // needs if needs else NO_LIMIT)
     cap = min(cap, affordable(room.money, each))
     if kind == "work":
         cap = min(cap, room.units)

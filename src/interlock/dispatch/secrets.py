@@ -26,6 +26,8 @@ from interlock.model.plan import EnvGroup, SecretSource
 COMMAND_TIMEOUT_S: Final = 30.0
 MAX_VALUE_BYTES: Final = 131_071
 """Linux takes no longer entry of an environment."""
+Hidden = tuple[tuple[str, str], ...]
+"""Names and values."""
 _NOTHING: Final = ResolvedEnv({}, NullRedactor())
 
 
@@ -54,21 +56,24 @@ class EnvResolver:
         self._command_timeout_s = command_timeout_s
         self._lock = threading.Lock()
         self._values: dict[str, dict[str, str]] = {}
-        self._resolved: dict[tuple[str, ...], ResolvedEnv] = {}
+        self._resolved: dict[tuple[tuple[str, ...], Hidden], ResolvedEnv] = {}
 
-    def resolve(self, names: tuple[str, ...]) -> ResolvedEnv:
-        """Return the values of the groups. Raises EnvUnresolvedError that names what is missing."""
+    def resolve(self, names: tuple[str, ...], more: Hidden = ()) -> ResolvedEnv:
+        """Return the values of the groups; `more` is to be redacted too.
+
+        Raises EnvUnresolvedError that names what is missing.
+        """
         with self._lock:
-            if not (names or self._extra or self._known):
+            if not (names or more or self._extra or self._known):
                 return _NOTHING
-            found = self._resolved.get(names)
+            found = self._resolved.get((names, more))
             if found is None:
-                found = self._resolved[names] = self._merge(names)
+                found = self._resolved[names, more] = self._merge(names, more)
             return found
 
-    def _merge(self, names: tuple[str, ...]) -> ResolvedEnv:
+    def _merge(self, names: tuple[str, ...], more: Hidden) -> ResolvedEnv:
         values: dict[str, str] = {}
-        hidden = list(self._extra)
+        hidden = [*self._extra, *more]
         for name in names:
             group = self._group(name)
             values.update(group)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import secrets
 from datetime import UTC, datetime
 
-from interlock.model.plan import Gate, Plan, Step
+from interlock.model.plan import Child, Gate, Plan, Step
 from interlock.plan.freeze import freeze
-from interlock.store.base import NewRun, NewStep, Stage
+from interlock.store.births import NewRun, NewStep, Stage
 
 
 def new_run_id(wall_ms: int) -> str:
@@ -45,7 +45,12 @@ def new_run(plan: Plan, run_id: str, params_json: bytes, at: int, key: str | Non
         params_json=params_json,
         created_at=at,
         steps=tuple(
-            NewStep(id=step.id, stages=_stages(step), each=step.gate is not None and step.gate.each)
+            NewStep(
+                id=step.id,
+                stages=_stages(step),
+                each=step.gate is not None and step.gate.each,
+                child=isinstance(step.target, Child),
+            )
             for step in plan.steps
         ),
         key=key,

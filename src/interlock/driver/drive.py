@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 
 import msgspec
 
@@ -12,11 +13,12 @@ from interlock.decide.now import Now
 from interlock.decide.reopen import close_lost, divergences
 from interlock.driver.clock import Clock
 from interlock.driver.executor import Executor
+from interlock.driver.family import Opening, Revived
 from interlock.driver.lease import Host, acquire, held_error, renewed
 from interlock.driver.load import restore
-from interlock.driver.loop import Loop, Observer, Opening, Stop
+from interlock.driver.loop import Loop, Observer, Stop
 from interlock.driver.trees import Lost, lost_notices
-from interlock.errors import DispatchRefusedError, InterlockError
+from interlock.errors import DispatchRefusedError, InterlockError, UsageError
 from interlock.model import events as ev
 from interlock.model.events import Process
 from interlock.model.plan import Plan
@@ -62,13 +64,28 @@ def drive(
     settle_only: bool = False,
 ) -> Driven:
     """Take the lease (unless given) and drive the run. Raises InterlockError; the lease is released on every path."""
-    lease = lease or acquire(world.store, run_id, world.host, world.clock, world.alive)
+    lease = lease or _acquired(world, run_id)
     held = [lease]
     try:
         return _drive(world, held, openings, observe, timeout_ms, settle_only=settle_only)
     finally:
         with contextlib.suppress(InterlockError):
             world.store.release(held[0])
+
+
+def _acquired(world: World, run_id: str) -> Lease:
+    refuse_child(world.store.run(run_id))
+    return acquire(world.store, run_id, world.host, world.clock, world.alive)
+
+
+def refuse_child(row: RunRow) -> None:
+    """Raise UsageError for a run that only goes on with another one."""
+    if row.root is not None:
+        raise UsageError(
+            "child-run",
+            f"run {row.id} is a unit of run {row.parent} and goes on with it",
+            f"go on with the whole: interlock run {row.root}",
+        )
 
 
 def _drive(
@@ -80,37 +97,69 @@ def _drive(
     *,
     settle_only: bool,
 ) -> Driven:
-    store, lease = world.store, held[0]
-    store.take_spool(lease.run_id)
-    loaded = store.load(lease.run_id)
-    plan = thaw(loaded.plan_json, loaded.run.plan_hash, lease.run_id)
-    check_params(plan, loaded.run.params_json, lease.run_id)
-    if loaded.dispatched:
-        _prove(world, held)
-        world.end_leftovers(lease.run_id, [row.process for row in loaded.open if row.process is not None], lease.holder)
-    lost = Lost()
-    if plan.repository is not None and loaded.dispatched:
-        lost = world.settle_lost(plan, lease.run_id, store.worktrees(lease.run_id))
-    snap, recorded = restore(plan, loaded, store.units(lease.run_id))
-    taking = _taking(store, snap, loaded.run)
-    with _closing(world.executor(plan, lease)) as executor:
+    lease = held[0]
+    reviver = Reviver(world, held)
+    revived = reviver.revive(lease.run_id, None)
+    snap = revived.snap
+    taking = _taking(world.store, snap, world.store.run(lease.run_id))
+    with _closing(world.executor(snap.plan, lease)) as executor:
         loop = Loop(
             snap=snap,
             lease=held[0],
-            store=store,
+            store=world.store,
             executor=executor,
             clock=world.clock,
             observe=observe,
             map_concurrency=world.map_concurrency,
             timeout_ms=timeout_ms,
+            revive=reviver.revive,
             examine=world.examine,
         )
         with world.guard(loop):
-            loop.drive([_close(lost), _compare(recorded), *taking, *openings], settle_only=settle_only)
+            loop.drive([*taking, *openings], first=revived.opening, settle_only=settle_only)
         held[0] = loop.lease
     if loop.error is not None:
         raise loop.error
     return Driven(snap, loop.stop)
+
+
+class Reviver:
+    """Reads runs of one family as their last driver left them; what that left running is ended first."""
+
+    def __init__(self, world: World, held: list[Lease]) -> None:
+        self._world = world
+        self._held = held
+
+    def revive(self, run_id: str, above: Snapshot | None) -> Revived:
+        """Return a run, and what is to be journaled before anything else. Raises StoreError and PlanError."""
+        world, lease = self._world, self._held[0]
+        store = world.store
+        store.take_spool(run_id)
+        loaded = store.load(run_id)
+        plan = thaw(loaded.plan_json, loaded.run.plan_hash, run_id)
+        check_params(plan, loaded.run.params_json, run_id)
+        if loaded.dispatched:
+            if above is None:
+                self._prove()
+            processes = [row.process for row in loaded.open if row.process is not None]
+            world.end_leftovers(lease.run_id, processes, lease.holder)
+        lost = Lost()
+        if plan.repository is not None and loaded.dispatched:
+            lost = world.settle_lost(plan, run_id, store.worktrees(run_id))
+        snap, recorded = restore(plan, loaded, store.units(run_id), above)
+
+        def opening(snap: Snapshot, now: Now) -> list[ev.Event]:
+            return [*close_lost(snap, now, lost.trees), *lost_notices(lost, now.at)]
+
+        return Revived(snap, (opening, partial(_compare, recorded)))
+
+    def _prove(self) -> None:
+        """Renew before killing what others left: after a pause these may be the children of who took over."""
+        world, held = self._world, self._held
+        lease = renewed(held[0], world.clock)
+        if not world.store.renew(lease):
+            raise held_error(lease.run_id, world.store.read_lease(lease.run_id))
+        held[0] = lease
 
 
 def _taking(store: Store, snap: Snapshot, row: RunRow) -> list[Opening]:
@@ -121,26 +170,8 @@ def _taking(store: Store, snap: Snapshot, row: RunRow) -> list[Opening]:
     return fork_openings(store, snap, row, row.forked_from)
 
 
-def _prove(world: World, held: list[Lease]) -> None:
-    """Renew before killing what others left: after a pause these may be the children of who took over."""
-    lease = renewed(held[0], world.clock)
-    if not world.store.renew(lease):
-        raise held_error(lease.run_id, world.store.read_lease(lease.run_id))
-    held[0] = lease
-
-
-def _close(lost: Lost) -> Opening:
-    def opening(snap: Snapshot, now: Now) -> list[ev.Event]:
-        return [*close_lost(snap, now, lost.trees), *lost_notices(lost, now.at)]
-
-    return opening
-
-
-def _compare(recorded: dict[tuple[int, int], str]) -> Opening:
-    def opening(snap: Snapshot, now: Now) -> list[ev.Event]:
-        return divergences(snap, recorded, now)
-
-    return opening
+def _compare(recorded: dict[tuple[int, int], str], snap: Snapshot, now: Now) -> list[ev.Event]:
+    return divergences(snap, recorded, now)
 
 
 @contextlib.contextmanager

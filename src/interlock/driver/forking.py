@@ -19,8 +19,8 @@ from interlock.decide.forking import ForkStep, ForkUnit
 from interlock.decide.now import Now
 from interlock.driver.birth import new_run
 from interlock.driver.estimating import history_of
+from interlock.driver.family import Opening
 from interlock.driver.load import restore
-from interlock.driver.loop import Opening
 from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
 from interlock.driver.trees import with_uncommitted
 from interlock.errors import InterlockError, StoreError, UsageError
@@ -30,7 +30,8 @@ from interlock.model.reuse import Reuse
 from interlock.model.run import RunInfo, Snapshot, Unit
 from interlock.model.states import StepState
 from interlock.plan.freeze import freeze, thaw
-from interlock.store.base import NewRun, RunRow, Store, UnitRow
+from interlock.store.base import RunRow, Store, UnitRow
+from interlock.store.births import NewRun
 
 Amount = TypeVar("Amount", int, float)
 _TAKEN: Final = frozenset({StepState.COMPLETED, StepState.SKIPPED})

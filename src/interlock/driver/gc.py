@@ -30,7 +30,7 @@ def collect(store: Store, project: ProjectPaths, before_ms: int, *, dry_run: boo
 
     So does one that an unfinished fork may take more from.
     """
-    needed = {row.forked_from for row in store.runs() if RunState(row.state) not in RUN_ENDED}
+    needed = {row.forked_from for row in store.runs(children=True) if RunState(row.state) not in RUN_ENDED}
     old = [
         row.id
         for row in store.runs()
@@ -48,7 +48,7 @@ def collect(store: Store, project: ProjectPaths, before_ms: int, *, dry_run: boo
 
 
 def _worktrees(store: Store, project: ProjectPaths, *, dry_run: bool) -> tuple[str, ...]:
-    going_on = {row.id for row in store.runs() if RunState(row.state) not in RUN_ENDED}
+    going_on = {row.id for row in store.runs(children=True) if RunState(row.state) not in RUN_ENDED}
     try:
         found = Worktrees(project.root, project.state_dir, os.environ)
     except IsolationError:

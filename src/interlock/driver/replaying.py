@@ -14,8 +14,8 @@ from interlock.decide.now import Now
 from interlock.driver.asking import raising
 from interlock.driver.birth import new_run
 from interlock.driver.drive import Driven, World, drive
+from interlock.driver.family import Opening
 from interlock.driver.lease import Host, fresh
-from interlock.driver.loop import Opening
 from interlock.driver.recording import Recording, Turn
 from interlock.driver.replay_executor import ReplayClock, ReplayExecutor, Tally
 from interlock.driver.replay_faults import Fault

@@ -52,7 +52,7 @@ class Dump:
 
     def family(self, run_id: str) -> list[Member]:
         """The run and its child runs, and theirs, oldest first. Raises StoreError."""
-        found = [Member(*row) for row in self._db.raw.execute(self._queries["dump_family"], (run_id,))]
+        found = [Member(*row) for row in self._db.raw.execute(self._queries["family"], (run_id,))]
         if not found:
             raise StoreError("run-not-found", f"there is no run {run_id}", "`interlock list` shows the runs")
         return found

@@ -1,6 +1,7 @@
 -- Queries for taking a run out of the journal whole, whatever columns and tables this version has.
 
--- name: dump_family
+-- name: family
+-- The run and all runs below it, oldest first.
 WITH RECURSIVE family (id) AS (
   VALUES (?)
   UNION

@@ -1,7 +1,7 @@
 -- Queries on step.
 
 -- name: insert_step
-INSERT INTO step (run_seq, step, id, stages, each_item) VALUES (?, ?, ?, ?, ?)
+INSERT INTO step (run_seq, step, id, stages, each_item, child) VALUES (?, ?, ?, ?, ?, ?)
 
 -- name: step_state
 SELECT state, round, loop FROM step WHERE run_seq = ? AND step = ?
