@@ -52,6 +52,7 @@ _STEP = StepRow(
     round=1,
     loop=1,
     stages=(),
+    child=False,
     each=False,
     artifact=b'"x"',
     artifact_hash="sha256:1",

@@ -323,13 +323,8 @@ def test_a_probe_without_external_effects_is_warned_of() -> None:
     ("steps", "message", "hint"),
     [
         (
-            "- { id: a, uses: ./child.md }",
-            "this version runs prompts, commands, scripts and Python functions; step 'a' runs a child workflow",
-            "run it by itself: interlock run ./child.md",
-        ),
-        (
             "- { id: a, uses: scripts/x }",
-            "this version runs prompts, commands, scripts and Python functions; step 'a' uses a library asset",
+            "this version runs prompts, commands, scripts, Python functions and child workflows; step 'a' uses a library asset",
             "write './scripts/x' if it is a script beside the workflow",
         ),
     ],

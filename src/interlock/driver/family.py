@@ -108,6 +108,7 @@ class Family:
                 child.add(opening(child.snap, child.now(moment)))
         if spec.timeout_ms is not None:
             child.deadline_ms = moment.monotonic_ms + spec.timeout_ms
+        child.snap.place = (place.step, place.unit)
         parent.below.append(child.snap)
         self.members.append(child)
         return child

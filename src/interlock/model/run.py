@@ -71,6 +71,8 @@ class Snapshot:
         """This run and those that it is a child of, up to the first."""
         self.below: list[Snapshot] = []
         """The child runs that are under way."""
+        self.place: tuple[Step, Unit] | None = None
+        """Of a child: the step and unit of the run above that it is."""
         self.steps = [Step(i, s.id, child=isinstance(s.target, Child)) for i, s in enumerate(plan.steps)]
         self.by_id = {s.id: s for s in self.steps}
         self.dispatched = 0

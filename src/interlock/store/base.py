@@ -60,6 +60,8 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     loop: int
     stages: tuple[Stage, ...]
     each: bool
+    child: bool
+    """Its work units are child runs."""
     artifact: bytes | None
     artifact_hash: str | None
     artifact_size: int | None

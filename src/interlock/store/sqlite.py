@@ -166,7 +166,7 @@ class SqliteStore(Reader):
     def _commit(self, lease: Lease, parts: Sequence[Below], *, careful: bool) -> Committed:
         refused: list[str] = []
         with self._db.write() as raw:
-            if self._one("fence", lease.run_id, lease.holder, lease.term) is None:
+            if self._one("fence", lease.run_id, lease.run_id, lease.holder, lease.term) is None:
                 known = [part for part in parts if part.new is None]
                 lost = [self._finishes(part.run_id, part.events).refused for part in known]
                 return Committed(lost=True, refused=tuple(dispatch for one in lost for dispatch in one))
@@ -179,7 +179,7 @@ class SqliteStore(Reader):
     def _batch(self, raw: sqlite3.Connection, lease: Lease, part: Below, *, careful: bool) -> Batch:
         if part.new is not None:
             return self._insert(raw, part.new, sha256(part.new.params_json), careful=careful)
-        row = self._one("fence", part.run_id, lease.holder, lease.term)
+        row = self._one("fence", part.run_id, lease.run_id, lease.holder, lease.term)
         if row is None:
             raise RuleError("not-of-this-run", f"run {part.run_id} is none of run {lease.run_id}'s children")
         return Batch(raw, self._queries, row[0], RunState(row[1]), last_event=row[2], careful=careful)

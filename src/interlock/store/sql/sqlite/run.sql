@@ -22,7 +22,7 @@ SELECT state FROM run WHERE seq = ?
 -- event. Inside BEGIN IMMEDIATE nobody can change that.
 SELECT run.seq, run.state, (SELECT coalesce(max(id), 0) FROM event WHERE run_seq = run.seq)
 FROM run JOIN run AS top ON top.id = coalesce(run.root, run.id) JOIN lease ON lease.run_seq = top.seq
-WHERE run.id = ? AND lease.holder = ? AND lease.term = ? AND lease.released = 0
+WHERE run.id = ? AND top.id = ? AND lease.holder = ? AND lease.term = ? AND lease.released = 0
 
 -- name: move_run
 UPDATE run SET state = ?, reason = ?, detail = ?, outcome = ?, wait_until = ?, driven_ms = ?, ended_at = ?
