@@ -48,9 +48,16 @@ def next_actions(snap: Snapshot, now: Now) -> list[Action]:
         if actions and type(actions[0]) is not Dispatch:
             return actions
         dispatches.extend(actions)
-    if dispatches or snap.running > snap.held:
+    if dispatches or snap.running > snap.held or _starved(snap):
         return dispatches
     return _end_of_run(snap, now)
+
+
+def _starved(snap: Snapshot) -> bool:
+    """Tell whether a child could start something, had others of its family not taken the place or the budget for it."""
+    if snap.above is None or not snap.levels[-1].busy:
+        return False
+    return any(step.ready for step in map(snap.steps.__getitem__, snap.open) if step.state in _WORKING)
 
 
 def _pending(snap: Snapshot, spec: PlanStep, step: Step, now: Now, _room: Room) -> list[Action]:
@@ -193,6 +200,7 @@ def _end(snap: Snapshot, now: Now, state: RunState, cause: StepState, outcome: L
     )
 
 
+_WORKING: Final = frozenset({StepState.RUNNING, StepState.GATING})
 _BY_STATE: Final[dict[StepState, Callable[[Snapshot, PlanStep, Step, Now, Room], list[Action]]]] = {
     StepState.PENDING: _pending,
     StepState.RUNNING: _running,

@@ -8,7 +8,8 @@ child that cannot move holds its parent's step up, and no longer than that.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -22,7 +23,7 @@ from interlock.decide.reopen import go_on, reopen
 from interlock.decide.work import base_id
 from interlock.driver.birth import new_run, new_run_id
 from interlock.driver.jobs import JobBook
-from interlock.driver.member import Member, Moment, Place, Stopping
+from interlock.driver.member import Member, Moment, Place, Stopping, Told
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.plan import Child
@@ -59,6 +60,7 @@ class Family:
         self._next = 0
         self._known: dict[str, dict[str, str]] = {}
         self._over: list[Member] = []
+        self._told: Told = []
         self.root = self._member(snap, began_ms, None)
         self.members = [self.root]
 
@@ -122,6 +124,7 @@ class Family:
         root = self.root.snap.run.id
         born = msgspec.structs.replace(new, parent=parent.run.id, parent_unit=unit_id, root=root)
         self._ids(parent.run.id)[unit_id] = born.id
+        self._known[born.id] = {}
         snap = Snapshot(plan, RunInfo(id=born.id, created_at=at, params=params), parent)
         child = self._member(snap, moment.monotonic_ms, place)
         child.born = born
@@ -139,7 +142,7 @@ class Family:
         first = self._next
         self._next += len(snap.steps)
         jobs = JobBook(snap, first=first, examine=self._examine)
-        return Member(snap, jobs, first=first, began_ms=began_ms, place=place)
+        return Member(snap, jobs, first=first, began_ms=began_ms, told=self._told, place=place)
 
     # between parent and child
 
@@ -234,12 +237,22 @@ class Family:
         self._over = []
         return [(member, member.take()) for member in (self.root, *rest)]
 
-    def drop_births(self) -> None:
-        """Forget child runs that will not be journaled."""
+    def tell(self) -> list[tuple[Member, list[ev.Event]]]:
+        """Hand over what is to be told once it is journaled, in the order in which it came about."""
+        told = self._told.copy()
+        self._told.clear()
+        grouped = groupby(told, key=itemgetter(0))
+        return [(member, [event for _, event in group]) for member, group in grouped]
+
+    def drop_reservations(self) -> None:
+        """Forget attempts and child runs that will not be journaled."""
         for member in self._deepest_first():
+            member.pending = [event for event in member.pending if not isinstance(event, ev.AttemptReserved)]
             if member.born is not None:
                 self._close(member)
         self._over = [member for member in self._over if member.born is None]
+        kept = [one for one in self._told if one[0].born is None and not isinstance(one[1], ev.AttemptReserved)]
+        self._told[:] = kept
 
     def _deepest_first(self) -> list[Member]:
         return self.members[::-1]

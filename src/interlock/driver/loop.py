@@ -151,9 +151,7 @@ class Loop:
             moved |= self._family.settle(moment)
         if self.stop is Stop.ERROR and requests:
             # what will not start is not journaled: an external effect would be held for possibly done
-            for member in self._family:
-                member.pending = [event for event in member.pending if not isinstance(event, ev.AttemptReserved)]
-            self._family.drop_births()
+            self._family.drop_reservations()
         if not self._inflight:
             self._part()
         return requests
@@ -221,7 +219,7 @@ class Loop:
     # the journal
 
     def _commit(self, requests: list[_Placed]) -> None:
-        taken = self._family.take()
+        taken, told = self._family.take(), self._family.tell()
         if not taken[0][1].events and len(taken) == 1:
             return
         parts = [part for _, part in taken]
@@ -238,12 +236,11 @@ class Loop:
         if requests and self.stop is None and self._still_ours():
             self._inflight.update({request.dispatch: place for request, place in requests})
             self._executor.start([request for request, _ in requests])
-        for member, part in taken:
-            for event in part.events:
+        for member, events in told:
+            for event in events:
                 if type(event) is ev.StepMoved and event.state in STEP_ENDED:
                     self._executor.tidy(member.first + event.step)
-            if part.events:
-                self._observe(part.events, member.snap)
+            self._observe(events, member.snap)
 
     def _warn(self, refused: Sequence[str]) -> None:
         """Tell of ends that came too late; the journal has another end of theirs, so it is not the place."""

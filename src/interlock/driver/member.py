@@ -40,6 +40,10 @@ class Place(msgspec.Struct, frozen=True, eq=False):
     unit: Unit
 
 
+Told = list["tuple[Member, ev.Event]"]
+"""What is to be journaled of a whole family, in the order in which it came about."""
+
+
 class Stopping(msgspec.Struct, frozen=True):
     """Why a child run is being ended from outside; `reason` is what its parent's unit failed with."""
 
@@ -51,7 +55,9 @@ class Stopping(msgspec.Struct, frozen=True):
 class Member:
     """The run itself, or a child run with its place in its parent."""
 
-    def __init__(self, snap: Snapshot, jobs: JobBook, *, first: int, began_ms: int, place: Place | None = None) -> None:
+    def __init__(
+        self, snap: Snapshot, jobs: JobBook, *, first: int, began_ms: int, told: Told, place: Place | None = None
+    ) -> None:
         self.snap = snap
         self.jobs = jobs
         self.first = first
@@ -61,6 +67,7 @@ class Member:
         self.born: NewRun | None = None
         """Its rows, until they are journaled."""
         self.pending: list[ev.Event] = []
+        self._told = told
         self.stopping: Stopping | None = None
         self.deadline_ms: int | None = None
         """On the monotonic clock."""
@@ -77,6 +84,7 @@ class Member:
         for event in events:
             self.snap.apply(event)
             self.pending.append(event)
+            self._told.append((self, event))
 
     def take(self) -> Below:
         """Hand over what is to be journaled."""
