@@ -18,7 +18,7 @@ from interlock.dispatch.attempt import Attempt
 from interlock.dispatch.base import Outcome
 from interlock.dispatch.git.base import IsolationError, WorktreeAsk
 from interlock.dispatch.git.command import Git
-from interlock.dispatch.git.repository import resolve
+from interlock.dispatch.git.repository import Repository, resolve
 from interlock.dispatch.git.trees import Trees
 from interlock.dispatch.leftovers import end_strays
 from interlock.dispatch.markers import Marker
@@ -77,6 +77,10 @@ class Isolation:
         if kept is None:
             return Tree(base=ask.commit)
         return Tree(base=ask.commit, commit=kept.commit, ref=kept.ref)
+
+    def repository(self, root: str) -> Repository:
+        """Return the repository around a project's root. Raises IsolationError."""
+        return self._trees.repository(root)
 
     def resolved(self, ask: WorktreeAsk) -> WorktreeAsk:
         """Return the ask with the commit that its base means now; the same all through a driver's life."""

@@ -60,7 +60,8 @@ class Merger:
             base = isolation.resolved(ask.worktree)
             check = self._check if ask.checked else None
             parts = [Part(index=p.index, item_json=p.item_json, commit=p.commit, ref=p.ref) for p in ask.parts]
-            merged = merge_all(base.root, base.path, base.commit, ask.branch, parts, check, ask.at_s, environ=environ)
+            place = isolation.repository(base.root)
+            merged = merge_all(place, base.path, base.commit, ask.branch, parts, check, ask.at_s, environ=environ)
         except CheckUnavailableError as error:
             return self._unavailable(error)
         except IsolationError as error:

@@ -1,6 +1,7 @@
 """Real drivers of the sample workflow, forked from a warm parent, to be killed, stopped and waited for.
 
-Guarantee: `wait` returns; a driver that does not end in time is killed and said to have hung.
+Guarantee: `wait` returns; a driver that does not end in time is killed and said to have hung. What drivers import when
+they need it is imported here, once for all that are forked.
 """
 
 from __future__ import annotations
@@ -11,29 +12,48 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from interlock.app import App
+from interlock.dispatch.git.command import IDENTITY, Git, dated
+from interlock.driver import compiling
 from interlock.driver.clock import Clock
 from interlock.driver.configuration import require_config
+from interlock.driver.forking import ForkOrder
 from interlock.driver.project import project_at
 from interlock.errors import InterlockError
 
+WARM: Final = (compiling,)
 Hook = Callable[[str], None]
 WORKFLOW: Final = Path("sample.md")
 HUNG: Final = "hung"
 KILLED: Final = -signal.SIGKILL
 CRASHED: Final = 70
+CHANGED: Final = Path("changed.md")
+"""The workflow of forks: one more file to change."""
+WITNESSES: Final = (str(CHANGED), "ran", "changed", "paid", "tried-*", "driver.log", "commits", "__pycache__")
+"""What a run and its drivers leave in the project beside the journal."""
+_FILES: Final = r"\"kept\",\"red\",\"plain\""
 _SAMPLE: Final = Path(__file__).parent / "sample"
 _PATIENCE_S: Final = 60.0
 _LINGER_S: Final = 0.02
 
 
-def new_project(folder: Path) -> Path:
-    """Make a project that holds the sample workflow and nothing else."""
+def new_project(folder: Path, change: Callable[[str], str] = str) -> Path:
+    """Make a repository whose only commit is the sample workflow, changed as asked; the same one every time."""
     shutil.copytree(_SAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    text = (folder / WORKFLOW).read_text(encoding="utf-8")
+    (folder / WORKFLOW).write_text(change(text), encoding="utf-8")
+    (folder / CHANGED).write_text(change(text).replace(_FILES, f'{_FILES},\\"more\\"'), encoding="utf-8")
+    git = Git()
+    git(folder, "init", "--quiet", "--template=", "--initial-branch=main")
+    exclude = folder / ".git" / "info" / "exclude"
+    exclude.parent.mkdir(exist_ok=True)
+    exclude.write_text("\n".join(WITNESSES) + "\n", encoding="utf-8")
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message=The sample", env={**IDENTITY, **dated(0)})
     (folder / ".interlock").mkdir(mode=0o700)
     return folder
 
@@ -95,6 +115,16 @@ def drive(hook: Hook | None = None, clock: Clock | None = None) -> int:
         runs = app._open().runs(limit=1)  # noqa: SLF001 - a reader would not be seen by the hook
         result = app.run_id(runs[0].id) if runs else app.run_file(WORKFLOW)
         return result.exit_code
+
+
+def drive_fork(known: Sequence[str], hook: Hook | None = None) -> int:
+    """Fork the first of the runs that are `known`, or go on with the fork that is none of them; else as `drive`."""
+    paths = project_at(Path.cwd())
+    with App(paths, require_config(paths), on_commit=hook) as app:
+        (newest,) = app._open().runs(limit=1)  # noqa: SLF001 - as above
+        if newest.id in known:
+            return app.fork(ForkOrder(run=known[0], workflow=CHANGED)).exit_code
+        return app.run_id(newest.id).exit_code
 
 
 def wait(pid: int, *, stopped: bool = False) -> int | str:

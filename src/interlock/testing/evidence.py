@@ -1,14 +1,16 @@
-"""What a project shows about its run: the journal, and what the work itself left behind.
+"""What a project shows about its run: the journal, git, and what the work itself left behind.
 
-The two are told by different witnesses: attempts are what the engine says it did, lines of the file `ran` are
-what was really done.
+They are different witnesses: attempts are what the engine says it did, lines of the files `ran` and `changed` are
+what was really done, and git is where a change must be found.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections import Counter
+from collections.abc import Collection
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -17,6 +19,7 @@ import msgspec
 
 from interlock.dispatch.reaper_main import marker_of, pids
 from interlock.errors import StoreError
+from interlock.model import canon
 from interlock.model.states import AttemptState, StepState, UnitState
 from interlock.plan.freeze import thaw
 from interlock.store.base import StepRow, UnitRow
@@ -27,12 +30,14 @@ Attempt = tuple[str, int]
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """What a run came to; equal for two runs exactly where nobody could tell them apart by what they made."""
+    """What a run came to; equal for two runs exactly where nobody could tell them apart by what they made and took."""
 
     state: str
     outcome: str | None
     steps: tuple[tuple[str, str, bytes | None], ...]
     units: tuple[tuple[str, str, bytes | None, str | None], ...]
+    taken: frozenset[str]
+    """Units taken over from the run that this one was forked from."""
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -67,8 +72,8 @@ def journal(project: Path) -> Path:
     return project / ".interlock" / "journal.db"
 
 
-def gather(project: Path) -> Evidence | None:
-    """Read what there is; None before there is a run."""
+def gather(project: Path, besides: Collection[str] = ()) -> Evidence | None:
+    """Read what there is of the only run, or the only one `besides` those; None before there is one."""
     ran = Counter(_attempt(line) for line in lines(project / "ran"))
     try:
         store = SqliteStore.open(journal(project), read_only=True)
@@ -77,7 +82,7 @@ def gather(project: Path) -> Evidence | None:
             return None
         raise
     with store:
-        runs = store.runs()
+        runs = [run for run in store.runs() if run.id not in besides]
         if not runs:
             return None
         (run,) = runs
@@ -91,14 +96,32 @@ def gather(project: Path) -> Evidence | None:
             for unit in units
             for row in store.attempts(run.id, unit.step, unit.ordinal)
         }
-        made = tuple((step.id, step.state, store.artifact(run.id, step.step)) for step in steps)
-    seen = tuple((unit.id, unit.state, unit.result, unit.verdict) for unit in units if unit.kind != "probe")
-    ungated = tuple(step.id for step in gated if step.state == StepState.COMPLETED and not _passed(step, units))
-    return Evidence(run.id, Ending(run.state, run.outcome, made, tuple(sorted(seen))), attempts, ungated, ran)
+        made = tuple((step.id, step.state, _essence(store.artifact(run.id, step.step))) for step in steps)
+    seen = tuple((unit.id, unit.state, _essence(unit.result), unit.verdict) for unit in units if unit.kind != "probe")
+    passed = {step.id for step in gated if _passed(step, units, ran)}
+    ungated = tuple(step.id for step in gated if step.state == StepState.COMPLETED and step.id not in passed)
+    taken = frozenset(unit.id for unit in units if unit.reused is not None)
+    ending = Ending(run.state, run.outcome, made, tuple(sorted(seen)), taken)
+    return Evidence(run.id, ending, attempts, ungated, ran)
 
 
-def _passed(step: StepRow, units: list[UnitRow]) -> bool:
+def _essence(made: bytes | None) -> bytes | None:
+    """Return an artifact without what differs from run to run: of a merge, its names and the dates in its commits."""
+    value = None if made is None else msgspec.json.decode(made)
+    if not isinstance(value, dict) or "tree" not in value:
+        return made
+    kept = {name: [entry["item"] for entry in value[name]] for name in ("merged", "conflicts", "rejected")}
+    return canon.dumps({"tree": value["tree"], **kept})
+
+
+def _passed(step: StepRow, units: list[UnitRow], ran: Counter[Attempt]) -> bool:
     mine = [unit for unit in units if unit.step == step.step]
+    merges = [unit for unit in mine if unit.kind == "merge" and unit.state == UnitState.COMPLETED]
+    if merges:
+        # a merge asks no question of its own: its check runs for each part, and each time leaves a line
+        merged = msgspec.json.decode(merges[-1].result or b"{}")
+        asked = sum(count for (unit, _), count in ran.items() if unit == merges[-1].id)
+        return asked >= len(merged["merged"]) + len(merged["rejected"])
     passed = {
         unit.index
         for unit in mine
@@ -118,14 +141,26 @@ def _attempt(line: str) -> Attempt:
     return unit, int(number)
 
 
-def left(run_id: str, patience_s: float = _GONE_S) -> int:
-    """Return how many processes carry the run's mark still, once they had time to go."""
+def left(run_id: str, project: Path, patience_s: float = _GONE_S) -> int:
+    """Return how many processes carry the run's mark or stand in the project still, once they had time to go.
+
+    The second are the calls of git by which worktrees are made and merged: they are the driver's own, and unmarked.
+    """
     give_up = time.monotonic() + patience_s
-    while found := sum(f"{run_id}:".encode() in marker_of(pid) for pid in pids()):
+    mark, folder = f"{run_id}:".encode(), os.path.realpath(project)
+    while found := sum(_stands_in(pid, folder) or mark in marker_of(pid) for pid in pids()):
         if time.monotonic() >= give_up:
             return found
         time.sleep(0.01)
     return 0
+
+
+def _stands_in(pid: int, folder: str) -> bool:
+    try:
+        place = os.readlink(f"/proc/{pid}/cwd")  # noqa: PTH115 - one of hundreds, and only compared
+    except OSError:
+        return False
+    return f"{place}/".startswith(f"{folder}/")
 
 
 def digest(project: Path) -> str:

@@ -1,8 +1,8 @@
 """Drivers with real processes killed at random moments until their runs complete.
 
 Run as `python -m interlock.testing.random_kills [--kills N] [--seed S]`; exits 1 if anything does not hold. No
-unit journaled as completed is dispatched or runs again, each run ends as the undisturbed one, no process is left
-and SQLite finds the journal sound after every run.
+unit journaled as completed is dispatched or runs again, each run ends as the undisturbed one, no process is left,
+no change in a worktree is lost and SQLite finds the journal sound after every run.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from pathlib import Path
 from typing import Final
 
 from interlock.testing import drivers
-from interlock.testing.drivers import KILLED, WORKFLOW, fork, last_words, new_project, wait
+from interlock.testing.drivers import KILLED, fork, last_words, new_project, wait
 from interlock.testing.evidence import Ending, Evidence, gather, integrity, left, lines
-from interlock.testing.kill_matrix import UndisturbedError, undisturbed
+from interlock.testing.kept import astray, lost_changes
+from interlock.testing.killing import UndisturbedError, undisturbed
 
 _NAMES: Final = 40
 _GOOD: Final = (0, 6)
 _SHORTEST_S: Final = 0.01
 _LONGEST_S: Final = 0.4
+_PATIENCE_KILLS: Final = 50
 
 
 class FaultError(Exception):
@@ -35,11 +37,8 @@ class FaultError(Exception):
 
 def wide_project(folder: Path) -> Path:
     """Make a project whose maps are wide enough to be killed in many times."""
-    project = new_project(folder)
-    text = (project / WORKFLOW).read_text(encoding="utf-8")
     names = ", ".join(f"name{n}" for n in range(_NAMES))
-    (project / WORKFLOW).write_text(text.replace("[ada, grace, edsger]", f"[{names}]"), encoding="utf-8")
-    return project
+    return new_project(folder, lambda text: text.replace("[ada, grace, edsger]", f"[{names}]"))
 
 
 def kill_until_done(project: Path, wanted: Ending, chance: random.Random) -> int:
@@ -47,7 +46,9 @@ def kill_until_done(project: Path, wanted: Ending, chance: random.Random) -> int
     kills = 0
     done: dict[str, tuple[int, int]] = {}
     while True:
-        code = _drive_for_a_while(project, chance.uniform(_SHORTEST_S, _LONGEST_S))
+        # a host so slow that a merge takes longer than any driver lives must come through at last
+        longest_s = _LONGEST_S * (1 + kills / _PATIENCE_KILLS)
+        code = _drive_for_a_while(project, chance.uniform(_SHORTEST_S, longest_s))
         found = gather(project)
         if found is not None:
             _check(found, done)
@@ -90,8 +91,12 @@ def _check_end(project: Path, found: Evidence) -> None:
     paid = len(lines(project / "paid"))
     if paid != 1:
         raise FaultError(f"the outside effect happened {paid} times")
-    if left(found.run_id):
+    if left(found.run_id, project):
         raise FaultError("processes are left")
+    if lost := lost_changes(project, found.run_id):
+        raise FaultError(f"changes are lost: {lost}")
+    if strays := astray(project):
+        raise FaultError(f"not as it should be in git: {strays}")
     sound = integrity(project)
     if sound != "ok":
         raise FaultError(f"the journal is damaged: {sound}")

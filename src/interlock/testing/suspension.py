@@ -18,8 +18,9 @@ from typing import Final
 from interlock.testing import drivers
 from interlock.testing.clock import LateClock
 from interlock.testing.drivers import fork, last_words, new_project, wait
-from interlock.testing.evidence import Ending, digest, gather, left
-from interlock.testing.kill_matrix import UndisturbedError, undisturbed
+from interlock.testing.evidence import Ending, Evidence, digest, gather, left
+from interlock.testing.kept import astray, lost_changes
+from interlock.testing.killing import UndisturbedError, undisturbed
 
 LATER_MS: Final = 100_000
 """More than a lease's term."""
@@ -67,16 +68,23 @@ def suspend(project: Path, commit: int, wanted: Ending) -> str:
     if code == "stopped":
         os.kill(second, signal.SIGCONT)
         code = wait(second)
-    found = gather(project)
-    if code not in _GOOD or found is None:
-        return f"the second driver ended with {code}: {last_words(project)}"
     if woken not in (*_GOOD, LEASE_HELD):
         return f"the driver that woke ended with {woken}: {last_words(project)}"
     if changed:
         return "the driver that woke changed the journal of a run that another drives"
+    found = gather(project)
+    if code not in _GOOD or found is None:
+        return f"the second driver ended with {code}: {last_words(project)}"
+    return _fault_of(project, found, wanted)
+
+
+def _fault_of(project: Path, found: Evidence, wanted: Ending) -> str:
     if found.unasked() or found.ending != wanted:
         return f"the run ended otherwise than undisturbed; ran without a journaled attempt: {found.unasked()}"
-    return "processes are left" if left(found.run_id) else ""
+    if left(found.run_id, project):
+        return "processes are left"
+    strays = (*lost_changes(project, found.run_id), *astray(project))
+    return f"lost, or not as it should be in git: {', '.join(strays)}" if strays else ""
 
 
 def main(argv: list[str] | None = None) -> int:

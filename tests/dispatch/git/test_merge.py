@@ -140,7 +140,7 @@ class DiedError(BaseException):
 def test_a_crash_at_any_call_of_git_leads_to_the_same_commits(
     repo: Repo, base: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parts = [part(repo, n, {"n.txt": line(5 - n % 2, f"item {n}"), f"{n}.txt": "x"}, base=base) for n in range(3)]
+    parts = [part(repo, n, {"n.txt": line(5 - n % 2, f"item {n}"), f"{n}.txt": "x"}, base=base) for n in range(5)]
 
     def check(_folder: Path, index: int) -> CheckResult:
         return CheckResult(passed=index != 1, feedback="no")
@@ -169,7 +169,7 @@ def test_a_crash_at_any_call_of_git_leads_to_the_same_commits(
             except DiedError:
                 crashes += 1
         assert merged(repo, base, parts, check) == whole
-        assert repo.registered() == [str(repo.root / f".interlock/worktrees/r1/fix-{n}/1") for n in range(3)]
+        assert repo.registered() == [str(repo.root / f".interlock/worktrees/r1/fix-{n}/1") for n in range(5)]
     assert crashes > 20
 
 

@@ -20,7 +20,7 @@ _QUICK_EVERY: Final = 9
 def command(*, kill_matrix: bool, as_json: bool) -> int:
     """Kill drivers of a sample run of every shape, resume them, and exit 1 if something promised does not hold.
 
-    Without --kill-matrix only each tenth commit is tried, in a few seconds. A table tells what held; the folder of
+    Without --kill-matrix only each ninth kill is tried, in a few seconds. A table tells what held; the folder of
     the runs stays if something did not.
     """
     # the matrix kills processes by mark: it runs in one of its own

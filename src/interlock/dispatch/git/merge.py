@@ -30,7 +30,7 @@ from interlock.dispatch.git.base import (
 from interlock.dispatch.git.command import Git, dated
 from interlock.dispatch.git.removal import move_aside, remove, tidy
 from interlock.dispatch.git.repository import Repository
-from interlock.dispatch.git.snapshot import commit_tree, set_ref
+from interlock.dispatch.git.snapshot import commit_tree, set_ref, set_refs
 from interlock.dispatch.git.traces import note
 
 Check = Callable[[Path, int], CheckResult]
@@ -40,7 +40,7 @@ _OWN_ONLY: Final = "it is not interlock's, or was moved by somebody else"
 
 
 def merge_all(
-    root: str | Path,
+    place: str | Path | Repository,
     path: str,
     base: str,
     branch: str,
@@ -52,28 +52,33 @@ def merge_all(
 ) -> Merged:
     """Merge `parts` onto `base` in a worktree at `path`; make or move `branch` to where that led.
 
-    `at` is the date of the merges, in seconds since the epoch. Raises IsolationError when the branch is not ours to
+    `place` is the repository, or a folder in it. `at` is the date of the merges, in seconds since the epoch. Raises IsolationError when the branch is not ours to
     move, CheckUnavailableError when a check could not be judged; the branch is as before then.
     """
-    merge = _Merge(Git(environ), root, path, base, branch, at)
+    git = Git(environ)
+    repository = place if isinstance(place, Repository) else repo.find(git, place)
+    merge = _Merge(git, repository, path, base, branch, at)
     merge.refuse_foreign_branch()
+    found = merge.look_up(sorted(parts, key=lambda one: one.index))
     if check is not None:
         merge.make_worktree()
-    for part in sorted(parts, key=lambda one: one.index):
-        merge.add(part, check)
+    for part, commit in found:
+        merge.add(part, commit, check)
     return merge.done()
 
 
 class _Merge:
     """One merge under way: `self._tip` is what was merged and found good so far."""
 
-    def __init__(self, git: Git, root: str | Path, path: str, base: str, branch: str, at: int) -> None:
+    def __init__(self, git: Git, repository: Repository, path: str, base: str, branch: str, at: int) -> None:
         self._git = git
-        self._repository: Repository = repo.find(git, root)
+        self._repository = repository
         self._common = self._repository.common
         self._path = path
         self._base = self._tip = base
+        self._tree: str | None = None
         self._admin = ""
+        self._clean = True
         self._branch = branch
         self._dates = dated(at)
         self._merged: list[MergedItem] = []
@@ -83,10 +88,10 @@ class _Merge:
     def refuse_foreign_branch(self) -> str | None:
         """Return where the branch is, None when there is none. Raises IsolationError when it is not ours to move."""
         git, name = self._git, f"refs/heads/{self._branch}"
-        if git(self._common, "check-ref-format", name, allowed=(0, 1)).code:
-            raise IsolationError(f"'{self._branch}' is no name for a branch", "give another one")
         at = repo.resolve(git, self._common, name)
         if at is None:
+            if git(self._common, "check-ref-format", name, allowed=(0, 1)).code:
+                raise IsolationError(f"'{self._branch}' is no name for a branch", "give another one")
             return None
         if at != repo.resolve(git, self._common, f"{BRANCHES}{self._branch}"):
             raise IsolationError(
@@ -116,19 +121,28 @@ class _Merge:
             if found is None:
                 raise IsolationError(f"no worktree could be made at {self._path}", "run it again")
             note(self._common, found.admin, self._base, self._git)
+        else:
+            self._clean = False
         self._admin = found.admin
-        self._check_out(self._base)
 
-    def add(self, part: Part, check: Check | None) -> None:
+    def look_up(self, parts: Sequence[Part]) -> list[tuple[Part, str]]:
+        """Return the parts with their commits, and have them kept. Raises IsolationError when one is gone."""
+        if not parts:
+            return []
+        asked = os.fsencode("".join(f"{part.commit}^{{commit}}\n" for part in parts))
+        said = self._git(self._common, "cat-file", "--batch-check=%(objectname)", given=asked).text.splitlines()
+        for part, line in zip(parts, said, strict=True):
+            if " " in line:
+                raise IsolationError(
+                    f"the commit {part.commit[:12]} of item {part.index} is gone",
+                    f"see what is kept: interlock worktrees list; it was under {part.ref}",
+                )
+        set_refs(self._git, self._common, {part.ref: commit for part, commit in zip(parts, said, strict=True)})
+        return list(zip(parts, said, strict=True))
+
+    def add(self, part: Part, theirs: str, check: Check | None) -> None:
         """Merge one part, or say why not."""
         item: Any = msgspec.json.decode(part.item_json)
-        theirs = repo.resolve(self._git, self._common, part.commit)
-        if theirs is None:
-            raise IsolationError(
-                f"the commit {part.commit[:12]} of item {part.index} is gone",
-                f"see what is kept: interlock worktrees list; it was under {part.ref}",
-            )
-        set_ref(self._git, self._common, part.ref, theirs)
         tree, paths = self._three_way(theirs)
         if tree is None:
             set_ref(self._git, self._common, f"{part.ref}.ours", self._tip)
@@ -140,7 +154,7 @@ class _Merge:
         commit = commit_tree(self._git, self._common, tree, (self._tip, theirs), said, self._dates)
         found = self._checked(commit, part.index, check) if check else CheckResult(passed=True)
         if found.passed:
-            self._tip = commit
+            self._tip, self._tree = commit, tree
             self._merged.append(MergedItem(index=part.index, item=item, ref=part.ref, commit=commit))
         else:
             self._rejected.append(Rejected(index=part.index, item=item, ref=part.ref, feedback=found.feedback))
@@ -157,7 +171,7 @@ class _Merge:
         tidy(self._path)
         return Merged(
             branch=self._branch,
-            tree=self._git(self._common, "rev-parse", f"{self._tip}^{{tree}}").text,
+            tree=self._tree or self._git(self._common, "rev-parse", f"{self._tip}^{{tree}}").text,
             commit=self._tip,
             merged=tuple(self._merged),
             conflicts=tuple(self._conflicts),
@@ -177,6 +191,7 @@ class _Merge:
     def _checked(self, commit: str, index: int, check: Check) -> CheckResult:
         self._check_out(commit)
         folder = Path(os.path.normpath(Path(self._path, self._repository.prefix)))
+        self._clean = False
         found = check(folder, index)
         if found.unavailable:
             raise CheckUnavailableError(index, found.feedback)
@@ -187,4 +202,5 @@ class _Merge:
         # of a git that died with a check or a driver: nobody else works here
         Path(self._admin, "index.lock").unlink(missing_ok=True)
         self._git(self._path, "checkout", "--detach", "--force", "--quiet", commit)
-        self._git(self._path, "clean", "-ffdq")
+        if not self._clean:
+            self._git(self._path, "clean", "-ffdq")

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from interlock.dispatch.git.base import IsolationError
-from interlock.dispatch.git.command import Git
+from interlock.dispatch.git.command import Git, refusal
 
 
 class Repository(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +43,11 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
 def find(git: Git, root: str | Path) -> Repository:
     """Return the repository with a checkout around `root`. Raises IsolationError."""
     asked = ("--is-bare-repository", "--is-inside-work-tree", "--absolute-git-dir", "--git-common-dir")
-    lines = git(root, "rev-parse", *asked).text.split("\n")
+    # where there is no checkout, git answers all but the last and fails
+    answer = git(root, "rev-parse", *asked, "--show-toplevel", allowed=(0, 128))
+    lines = answer.text.split("\n")
+    if answer.code and lines[1:2] != ["false"]:
+        raise refusal(str(root), ("rev-parse",), answer.err)
     if lines[1] != "true":
         raise IsolationError(
             f"{root} is in a git repository without a checkout",
@@ -51,7 +55,7 @@ def find(git: Git, root: str | Path) -> Repository:
             "bare-repository",
         )
     git_dir, common = lines[2], os.path.realpath(Path(root, lines[3]))
-    top = git(root, "rev-parse", "--show-toplevel").text
+    top = lines[4]
     return Repository(top=top, prefix=os.path.relpath(os.path.realpath(root), top), common=common, git_dir=git_dir)
 
 

@@ -7,6 +7,7 @@ stay as they are; links are kept as links, names and modes as they are, other re
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -29,11 +30,14 @@ def index_beside(git: Git, git_dir: str, cwd: str, place: Mapping[str, str] | No
         try:
             # with its time: git tells by it which entries may have changed in the very moment they were recorded
             shutil.copy2(Path(git_dir, "index"), copy)
-            git(cwd, "ls-files", "--error-unmatch", "--", ".git", env=env, allowed=(1,))
-        except (OSError, IsolationError):
-            copy.unlink(missing_ok=True)
-            git(cwd, "read-tree", "HEAD", env=env)
+        except OSError:
+            _index_anew(git, cwd, env)
         yield env
+
+
+def _index_anew(git: Git, cwd: str, env: Mapping[str, str]) -> None:
+    Path(env["GIT_INDEX_FILE"]).unlink(missing_ok=True)
+    git(cwd, "read-tree", "HEAD", env=env)
 
 
 def dirty(git: Git, cwd: str, place: Mapping[str, str] | None = None) -> bool:
@@ -49,7 +53,13 @@ def tree_of(git: Git, git_dir: str, cwd: str, place: Mapping[str, str] | None = 
 
 def add_all(git: Git, cwd: str, env: Mapping[str, str], *, whole: bool) -> str:
     """Add everything to the index that `env` names; return the tree."""
-    answer = git(cwd, "add", "--all", "--ignore-errors", env=env, allowed=(0, 1))
+    asked = ("add", "--all", "--ignore-errors")
+    try:
+        answer = git(cwd, *asked, env=env, allowed=(0, 1))
+    except IsolationError:
+        # the copy is of an index that git cannot read, or what is wrong is told again
+        _index_anew(git, cwd, env)
+        answer = git(cwd, *asked, env=env, allowed=(0, 1))
     # a repository inside that has no commit yet holds nothing that a commit could name
     missed = [line for line in answer.err.splitlines() if line.startswith("error:") and "have a commit" not in line]
     if answer.code and whole and missed:
@@ -70,6 +80,12 @@ def commit_tree(
 def set_ref(git: Git, cwd: str, ref: str, commit: str) -> None:
     """Point `ref` to `commit`, wherever it pointed."""
     git(cwd, "update-ref", "--no-deref", ref, commit)
+
+
+def set_refs(git: Git, cwd: str, places: Mapping[str, str]) -> None:
+    """Point refs to commits, wherever they pointed: all of them or none."""
+    lines = [f"option no-deref\nupdate {ref} {commit}\n" for ref, commit in places.items()]
+    git(cwd, "update-ref", "--stdin", given=os.fsencode("".join(["start\n", *lines, "commit\n"])))
 
 
 def drop_ref(root: str | Path, ref: str, environ: Mapping[str, str] | None = None) -> None:

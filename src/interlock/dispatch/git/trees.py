@@ -20,7 +20,7 @@ from interlock.dispatch.git.base import IsolationError, Kept, WorktreeAsk
 from interlock.dispatch.git.command import LOCK_WAIT_S, Git
 from interlock.dispatch.git.removal import move_aside, remove, tidy
 from interlock.dispatch.git.repository import Registration, Repository
-from interlock.dispatch.git.snapshot import commit_tree, dirty, set_ref, tree_of
+from interlock.dispatch.git.snapshot import commit_tree, dirty, set_refs, tree_of
 from interlock.dispatch.git.traces import keep_commits, keep_stashes, keep_unreachable, note, noted
 
 _REMOVERS: Final = 4
@@ -32,7 +32,9 @@ class Trees:
     def __init__(self, environ: Mapping[str, str] | None = None, *, lock_wait_s: float = LOCK_WAIT_S) -> None:
         self._git = Git(environ, lock_wait_s=lock_wait_s)
         self._lock = threading.Lock()
+        self._finding = threading.Lock()
         self._repositories: dict[str, Repository] = {}
+        self._begins_with: dict[str, str] = {}
         self._begun: set[str] = set()
         self._removers: ThreadPoolExecutor | None = None
         self._removals: dict[str, Future[None]] = {}
@@ -42,7 +44,7 @@ class Trees:
     def prepare(self, ask: WorktreeAsk) -> Path:
         """Make the worktree; return the folder to work in. Raises IsolationError, and leaves nothing then."""
         self.finish([ask.path])
-        repository = self._repository(ask.root)
+        repository = self.repository(ask.root)
         move_aside(self._git, repository, ask.path, ask.ref)
         try:
             Path(ask.path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -65,7 +67,7 @@ class Trees:
 
         Raises IsolationError; folder and registration stay then as they are.
         """
-        repository = self._repository(ask.root)
+        repository = self.repository(ask.root)
         found = repo.registered(repository.common, ask.path)
         if found is None:
             return self._vanished(repository, ask)
@@ -82,8 +84,7 @@ class Trees:
         changed = commit != ask.commit or traces or (there and self._holds_others(repository, ask.path))
         if changed:
             # its base too, so that what is kept can be read without a journal
-            set_ref(self._git, repository.common, f"{ask.ref}.base", ask.commit)
-            set_ref(self._git, repository.common, ask.ref, commit)
+            set_refs(self._git, repository.common, {f"{ask.ref}.base": ask.commit, ask.ref: commit})
         if not there:
             repo.forget(self._git, repository, found)
         elif changed:
@@ -119,11 +120,13 @@ class Trees:
             # an index that cannot be read: the files themselves are looked at, or that fails with its own reason
             return True
 
-    def _repository(self, root: str) -> Repository:
-        found = self._repositories.get(root)
-        if found is None:
-            found = self._repositories[root] = repo.find(self._git, root)
-        return found
+    def repository(self, root: str) -> Repository:
+        """Return the repository around `root`, looked up once. Raises IsolationError."""
+        with self._finding:
+            found = self._repositories.get(root)
+            if found is None:
+                found = self._repositories[root] = repo.find(self._git, root)
+            return found
 
     def _checked(self, repository: Repository, ask: WorktreeAsk) -> Path:
         """Make sure that git works in the new worktree and nowhere else; return the folder to work in."""
@@ -148,6 +151,8 @@ class Trees:
 
     def _head(self, repository: Repository, found: Registration, ask: WorktreeAsk) -> str:
         """The commit at which the worktree stands; where it has none (a new branch without a commit), its base."""
+        if Path(found.admin, "HEAD").read_bytes() == ask.commit.encode() + b"\n":
+            return ask.commit
         place = {"GIT_DIR": found.admin, "GIT_WORK_TREE": ask.path}
         answer = self._git(
             repository.common, "rev-parse", "--verify", "--quiet", "HEAD^{commit}", env=place, allowed=(0, 1, 128)
@@ -155,7 +160,12 @@ class Trees:
         return ask.commit if answer.code else answer.text
 
     def _committed(self, repository: Repository, tree: str, head: str, ask: WorktreeAsk) -> str:
-        if tree == self._git(repository.common, "rev-parse", f"{head}^{{tree}}").text:
+        before = self._begins_with.get(head)
+        if before is None:
+            before = self._git(repository.common, "rev-parse", f"{head}^{{tree}}").text
+        if head == ask.commit:
+            self._begins_with[head] = before
+        if tree == before:
             return head
         return commit_tree(self._git, repository.common, tree, (head,), f"Left uncommitted by {ask.ref}")
 
@@ -183,8 +193,7 @@ class Trees:
             ]
             if children and keep_unreachable(self._git, repository.common, children, (ask.commit,), ask.ref):
                 kept = repo.resolve(self._git, repository.common, f"{ask.ref}.commit-1") or ask.commit
-                set_ref(self._git, repository.common, f"{ask.ref}.base", ask.commit)
-                set_ref(self._git, repository.common, ask.ref, kept)
+                set_refs(self._git, repository.common, {f"{ask.ref}.base": ask.commit, ask.ref: kept})
         return Kept(path=ask.path, ref=ask.ref, commit=kept, base=ask.commit) if kept else None
 
     def _remove_later(self, repository: Repository, path: str) -> None:
