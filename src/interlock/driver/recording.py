@@ -1,7 +1,8 @@
 """A recorded run as answers: for each unit, what its dispatches were answered, in order; and what people did.
 
 Read through the store's read verbs alone. Attempts that gave no answer (lost with their driver, aborted by a stop)
-are left out; where a person or a probe answered for a unit, that result is its answer.
+are left out; where a person or a probe answered for a unit, that result is its answer. In an export with hidden values
+a unit goes by the id that it has in a replay, since that sees the hidden item only.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from interlock.dispatch.base import Outcome, Request
+from interlock.driver.scrubbing import DIGEST_HIDDEN
 from interlock.errors import UsageError
+from interlock.model.canon import item_digest
 from interlock.model.plan import Plan, Prompt, PythonFunction
 from interlock.model.states import Reason
 from interlock.plan.freeze import thaw
@@ -99,11 +102,10 @@ def read_recording(store: Recorded, run_id: str) -> Recording:
     """Read a run that has stopped. Raises UsageError for one that may be driven now, PlanError for a damaged plan."""
     run = store.run(run_id)
     if run.state == "active":
-        raise UsageError(
-            "run-active", f"run {run_id} has not come to an end, so its record is not whole", f"interlock run {run_id}"
-        )
+        message = f"run {run_id} has not come to an end, so its record is not whole"
+        raise UsageError("run-active", message, f"drive it to its end first: interlock run {run_id}")
     plan_hash, plan_json = store.plan(run_id)
-    rows = list(store.units(run_id))
+    rows = [msgspec.structs.replace(row, id=_replayed_id(row)) for row in store.units(run_id)]
     told = _History(store.events(run_id))
     units = {row.id: Past(row=row, replies=_replies(store, run_id, row, told)) for row in rows}
     places = {(row.step, row.ordinal): row for row in rows}
@@ -115,6 +117,10 @@ def read_recording(store: Recorded, run_id: str) -> Recording:
         approvals=tuple((places[said.step, said.unit], said) for said in store.approvals(run_id)),
         turns=tuple(told.turns),
     )
+
+
+def _replayed_id(row: UnitRow) -> str:
+    return row.id if row.item is None else DIGEST_HIDDEN.sub(":" + item_digest(row.item), row.id)
 
 
 class _History:

@@ -20,6 +20,7 @@ from interlock.driver.recording import Recording, Turn
 from interlock.driver.replay_executor import ReplayClock, ReplayExecutor, Tally
 from interlock.driver.replay_faults import Fault
 from interlock.driver.result import FAILED, OK, exit_code
+from interlock.driver.scrubbing import HASH_HIDDEN
 from interlock.driver.trees import Lost
 from interlock.errors import InterlockError
 from interlock.model import canon
@@ -197,7 +198,9 @@ class _Player:
         changed = tuple(
             unit.id
             for unit in units
-            if unit.kind == "work" and unit.id in past and past[unit.id].row.input_hash != unit.input_hash
+            if unit.kind == "work"
+            and unit.id in past
+            and past[unit.id].row.input_hash not in (unit.input_hash, HASH_HIDDEN)
         )
         return Replay(
             run_id=self._run_id,
