@@ -68,7 +68,8 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     faulted: dict[str, str]
     not_recorded: dict[str, str]
     changed: tuple[str, ...]
-    faults_unused: tuple[str, ...]
+    faults_unused: dict[str, str]
+    """The faults that no dispatch met, each with why."""
     differences: tuple[str, ...]
 
     @property
@@ -215,9 +216,17 @@ class _Player:
             faulted=self._tally.faulted,
             not_recorded=self._tally.not_recorded,
             changed=changed,
-            faults_unused=tuple(fault.text for fault in self._tally.open_faults),
+            faults_unused={fault.text: self._why_unmet(fault, units) for fault in self._tally.open_faults},
             differences=tuple(self._differences(steps, units, run.state, run.outcome)),
         )
+
+    def _why_unmet(self, fault: Fault, units: Sequence[UnitRow]) -> str:
+        step, _, asked = fault.place.partition(".")
+        kind = {"": "work", "check": "gate"}.get(asked, asked)
+        items = dict.fromkeys(
+            unit.item for unit in units if unit.item and unit.kind == kind and self._plan.steps[unit.step].id == step
+        )
+        return fault.why_unmet(self._tally.dispatched[fault.place], list(items))
 
     def _step(self, row: StepRow, recorded: StepRow | None) -> StepReplay:
         return StepReplay(

@@ -44,11 +44,15 @@ class Replayed:
         self.not_recorded = found.not_recorded
         self.changed_inputs = found.changed
         self.faults_unused = found.faults_unused
+        """The faults that no dispatch met, each with why."""
         self.differences = found.differences
 
     def assert_same(self) -> None:
         """Fail the test unless the replay came out as the recorded run did, and every fault met a dispatch."""
-        told = [*self.differences, *(f"no dispatch met the fault {text}" for text in self.faults_unused)]
+        told = [
+            *self.differences,
+            *(f"no dispatch met the fault {text}: {why}" for text, why in self.faults_unused.items()),
+        ]
         if told:
             raise AssertionError("the replay is not as recorded:\n  " + "\n  ".join(told))
 

@@ -12,6 +12,7 @@ from interlock.cli.output import say, write_json
 from interlock.cli.session import Session
 from interlock.cli.text import safe
 from interlock.driver.params import ParamsInput
+from interlock.errors import InterlockError
 from interlock.views.replay import replay_view
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ _SHOWN = 20
     "--fault",
     "faults",
     multiple=True,
-    metavar="REASON@STEP[:ITEM|:N]",
-    help="Fail one dispatch of STEP: its first, its N-th, or the first of an item. Repeat for more.",
+    metavar="REASON@STEP[.check|.judge][:ITEM|:N]",
+    help="Fail one dispatch of STEP, or of what its gate asks: the first, the N-th, or the first of an item. Repeat it.",
 )
 @params_options
 @json_option()
@@ -66,6 +67,10 @@ def command(session: Session, /, run: str, **options: Any) -> int:  # noqa: ANN4
         write_json(replay_view(found))
     else:
         _show(found)
+    if found.faults_unused:
+        text, why = next(iter(found.faults_unused.items()))
+        message = f"no dispatch met the fault {text}: {why}"
+        raise InterlockError("fault-not-met", message, "the replay shows what was dispatched; name a fault that fits")
     return found.exit_code
 
 
@@ -78,7 +83,7 @@ def _show(found: Replay) -> None:
     _list("faults added", (f"{unit}: {text}" for unit, text in found.faulted.items()))
     _list("not recorded", found.not_recorded.values())
     _list("changed inputs, answered all the same", found.changed)
-    _list("faults that no dispatch met", found.faults_unused)
+    _list("faults that no dispatch met", (f"{text}: {why}" for text, why in found.faults_unused.items()))
     _list("differences", found.differences)
     if not found.differences:
         say("as recorded")
