@@ -98,7 +98,7 @@ def test_the_input_hash_covers_all_that_shapes_a_dispatch() -> None:
     plans = [plan(base), *map(plan, others), msgspec.structs.replace(plan(base), shell=None)]
     found = [units([1], specs)["a:solo"] for specs in plans] + [units([2], plan(base))["a:solo"]]
     assert len(set(found)) == len(found)
-    assert all(text.startswith("sha256.v1:") for text in found)
+    assert all(text.startswith("sha256.v2:") for text in found)
 
 
 def test_what_does_not_shape_a_dispatch_is_not_in_the_hash() -> None:

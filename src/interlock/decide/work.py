@@ -1,7 +1,7 @@
 """A step's work: which units it has, their ids and input hashes, and what they all share.
 
 One pure function turns (plan step, params, earlier artifacts, round, loop) into the work list, live and on
-resume alike. Unit ids are SPEC section 4's; an input hash is `sha256.v1:<hex>` over everything that shapes a
+resume alike. Unit ids are SPEC section 4's; an input hash is `sha256.v2:<hex>` over everything that shapes a
 dispatch but the item's index.
 """
 
@@ -17,7 +17,7 @@ from interlock.decide.values import UnresolvedError, describe, lookup, lookup_js
 from interlock.decide.worktrees import begins_at
 from interlock.model import canon
 from interlock.model.events import NewUnit
-from interlock.model.plan import Plan, Prompt
+from interlock.model.plan import Command, Plan, Prompt, Target
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step, Unit
 
@@ -93,7 +93,7 @@ def shape_of(plan: Plan, spec: PlanStep, feedback: bytes | None) -> dict[str, An
     return {
         "target": msgspec.to_builtins(spec.target),
         "engine": engine,
-        "shell": msgspec.to_builtins(plan.shell),
+        "shell": shell_of(plan, spec.target),
         "schema": spec.unit_schema_json,
         "env": list(spec.env),
         "cwd": spec.cwd if local else None,
@@ -101,6 +101,12 @@ def shape_of(plan: Plan, spec: PlanStep, feedback: bytes | None) -> dict[str, An
         "root": plan.project.root if local else None,
         "feedback": None if feedback is None else feedback.decode(),
     }
+
+
+def shell_of(plan: Plan, target: Target | None) -> object:
+    """Return the shell that reads the target's text; None for what is no such text, whatever else the plan holds."""
+    reads = isinstance(target, Command) and target.text is not None
+    return msgspec.to_builtins(plan.shell) if reads else None
 
 
 def _engine(plan: Plan, spec: PlanStep) -> dict[str, Any] | None:
@@ -115,7 +121,7 @@ def _engine(plan: Plan, spec: PlanStep) -> dict[str, Any] | None:
 
 def input_hash(base: bytes, item: bytes | None) -> str:
     """Return the tagged input hash of one unit."""
-    return "sha256.v1:" + hashlib.sha256(base + (item if item is not None else b"\0")).hexdigest()
+    return "sha256.v2:" + hashlib.sha256(base + (item if item is not None else b"\0")).hexdigest()
 
 
 def next_round(step: Step, units: Iterable[Unit], hashes: dict[int | None, str]) -> tuple[NewUnit, ...]:
