@@ -30,7 +30,7 @@ from interlock.model.reuse import Reuse
 from interlock.model.run import RunInfo, Snapshot, Unit
 from interlock.model.states import StepState
 from interlock.plan.freeze import freeze, thaw
-from interlock.store.base import NewRun, RunRow, Store
+from interlock.store.base import NewRun, RunRow, Store, UnitRow
 
 Amount = TypeVar("Amount", int, float)
 _TAKEN: Final = frozenset({StepState.COMPLETED, StepState.SKIPPED})
@@ -50,7 +50,7 @@ class Old:
 
     def __init__(self, store: Store, run_id: str) -> None:
         loaded = store.load(run_id)
-        self._rows = {(row.step, row.ordinal): row for row in store.units(run_id)}
+        self._rows: dict[tuple[int, int], UnitRow] = {(row.step, row.ordinal): row for row in store.units(run_id)}
         plan = thaw(loaded.plan_json, loaded.run.plan_hash, run_id)
         self.snap, _ = restore(plan, loaded, self._rows.values())
         self.params_json = loaded.run.params_json
