@@ -51,6 +51,10 @@ class Recorded(Protocol):
         """What people said."""
         ...
 
+    def artifact(self, run_id: str, step: int) -> bytes | None:
+        """The artifact of one step."""
+        ...
+
     def events(self, run_id: str) -> list[EventRow]:
         """Its history."""
         ...
@@ -87,6 +91,14 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     loops: int = 0
 
 
+class TakenStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that a fork took as it was: no unit of it was dispatched, and its gate was not asked."""
+
+    row: StepRow
+    artifact: bytes | None
+    units: tuple[UnitRow, ...]
+
+
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
     """All of a recorded run that a replay looks at."""
 
@@ -96,6 +108,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     units: dict[str, Past]
     approvals: tuple[tuple[UnitRow, ApprovalRow], ...]
     turns: tuple[Turn, ...]
+    taken: tuple[TakenStep, ...] = ()
 
 
 def read_recording(store: Recorded, run_id: str) -> Recording:
@@ -108,14 +121,23 @@ def read_recording(store: Recorded, run_id: str) -> Recording:
     rows = [msgspec.structs.replace(row, id=_replayed_id(row)) for row in store.units(run_id)]
     told = _History(store.events(run_id))
     units = {row.id: Past(row=row, replies=_replies(store, run_id, row, told)) for row in rows}
+    steps = tuple(store.steps(run_id))
     places = {(row.step, row.ordinal): row for row in rows}
     return Recording(
         run=run,
         plan=thaw(plan_json, plan_hash, run_id),
-        steps=tuple(store.steps(run_id)),
+        steps=steps,
         units=units,
         approvals=tuple((places[said.step, said.unit], said) for said in store.approvals(run_id)),
         turns=tuple(told.turns),
+        taken=tuple(
+            TakenStep(
+                row=row,
+                artifact=store.artifact(run_id, row.step),
+                units=tuple(unit for unit in rows if unit.step == row.step),
+            )
+            for row in steps[: run.fork_step]
+        ),
     )
 
 
@@ -182,7 +204,11 @@ def outcome(recording: Recording, past: Past, number: int, request: Request, now
     if number >= len(past.replies):
         if number > len(past.replies) or row.state != "completed" or _completed(past):
             return None
-        return Outcome(dispatch=request.dispatch, status="ok", ended_at=now, **_output(recording, row, request))
+        # what a fork took over, a person or a probe answered has no attempt, so its exit code is what its verdict was
+        code = int(_verdict(row) == "reject") if row.kind in ("gate", "probe") else None
+        return Outcome(
+            dispatch=request.dispatch, status="ok", exit_code=code, ended_at=now, **_output(recording, row, request)
+        )
     reply = past.replies[number]
     attempt = reply.attempt
     shared: dict[str, Any] = {
@@ -205,6 +231,11 @@ def outcome(recording: Recording, past: Past, number: int, request: Request, now
         quota_until=reply.quota_until,
         **shared,
     )
+
+
+def _verdict(row: UnitRow) -> str | None:
+    said: str | None = row.verdict or msgspec.json.decode(row.result or b"{}").get("verdict")
+    return said
 
 
 def _completed(past: Past) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from interlock.decide import reopen
+from interlock.decide.gate import tie_breakers
 from interlock.decide.now import Now
 from interlock.driver.asking import raising
 from interlock.driver.birth import new_run
@@ -19,6 +20,7 @@ from interlock.driver.loop import Opening
 from interlock.driver.recording import Recording, Turn
 from interlock.driver.replay_executor import ReplayClock, ReplayExecutor, Tally
 from interlock.driver.replay_faults import Fault
+from interlock.driver.replay_taken import take, taken_in, ungated
 from interlock.driver.result import FAILED, OK, exit_code
 from interlock.driver.scrubbing import HASH_HIDDEN
 from interlock.driver.trees import Lost
@@ -129,8 +131,16 @@ class _Player:
     def play(self) -> Replay:
         lease = fresh(self._run_id, 1, self._world.host, self._clock)
         at = self._clock.wall_ms()
-        self._store.create_run(new_run(self._plan, self._run_id, self._params_json, at, None), lease)
-        driven = drive(self._world, self._run_id, [], observe=self._executor.observe, lease=lease)
+        taken = taken_in(self._recording, self._plan)
+        new = new_run(self._plan, self._run_id, self._params_json, at, None)
+        self._store.create_run(msgspec.structs.replace(new, steps=ungated(new.steps, taken)), lease)
+        driven = drive(
+            self._world,
+            self._run_id,
+            [lambda snap, now: take(snap, taken, now.at)],
+            observe=self._executor.observe,
+            lease=lease,
+        )
         for _ in range(_MOST_TURNS):
             openings = self._next(driven.snap)
             if not openings:
@@ -151,7 +161,7 @@ class _Player:
         if state is RunState.WAITING and snap.run.wait_until is not None:
             self._clock.reach(snap.run.wait_until)
             return [reopen.go_on]
-        if self._answer_people(snap):
+        if self._answer_people(snap) or self._tie_was_broken(snap):
             return [reopen.go_on]
         wanted = ("reopen",) if state in (RunState.FAILED, RunState.ABANDONED) else ("reopen", "go_on")
         while self._turns:
@@ -160,6 +170,12 @@ class _Player:
                 self._clock.reach(turn.at)
                 return _openings(turn)
         return []
+
+    def _tie_was_broken(self, snap: Snapshot) -> bool:
+        """Tell whether a tie is here that the record, a fork, took over with one more judge and never stopped at."""
+        past = self._recording.units
+        wanted = (unit.id for step in snap.steps if step.state is StepState.BLOCKED for unit in tie_breakers(step))
+        return any(unit_id in past and past[unit_id].row.reused is not None for unit_id in wanted)
 
     def _answer_people(self, snap: Snapshot) -> bool:
         """Give the next recorded verdict that is about what waits here now."""
