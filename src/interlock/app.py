@@ -35,7 +35,7 @@ from interlock.driver.result import Result, not_twice, result_of
 from interlock.driver.signals import interrupting
 from interlock.driver.trees import forget_uncommitted, settle_lost, with_uncommitted
 from interlock.driver.waiting import waited
-from interlock.errors import Diagnostic, LeaseHeldError, UsageError, WorkflowError
+from interlock.errors import Diagnostic, LeaseHeldError, UsageError
 from interlock.model import canon
 from interlock.model.plan import Plan
 from interlock.model.run import Lease, RunInfo, Snapshot
@@ -320,15 +320,9 @@ class App:
         return created, lease
 
     def _compile(self, path: Path, on_warning: Callable[[Diagnostic], None] | None) -> Plan:
-        from interlock.driver.compiling import load_workflow  # noqa: PLC0415 - heavy: YAML, CommonMark
+        from interlock.driver.compiling import require_plan  # noqa: PLC0415 - heavy: YAML, CommonMark
 
-        plan, diagnostics = load_workflow(path, self.project, self.config)
-        if plan is None:
-            raise WorkflowError(diagnostics)
-        if on_warning is not None:
-            for diagnostic in diagnostics:
-                on_warning(diagnostic)
-        return plan
+        return require_plan(path, self.project, self.config, on_warning)
 
     def _params(self, plan: Plan, given: ParamsInput) -> tuple[dict[str, Any], bytes]:
         from interlock.plan.params import coerce_params  # noqa: PLC0415 - heavy: YAML

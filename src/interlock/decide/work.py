@@ -18,7 +18,7 @@ from interlock.decide.values import UnresolvedError, describe, lookup, lookup_js
 from interlock.decide.worktrees import begins_at
 from interlock.model import canon
 from interlock.model.events import NewUnit
-from interlock.model.plan import Child, Plan, Prompt
+from interlock.model.plan import Child, Command, Plan, Prompt, Target
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step, Unit
 
@@ -98,7 +98,7 @@ def shape_of(plan: Plan, spec: PlanStep, feedback: bytes | None) -> dict[str, An
     return {
         "target": msgspec.to_builtins(spec.target),
         "engine": engine,
-        "shell": msgspec.to_builtins(plan.shell),
+        "shell": shell_of(plan, spec.target),
         "schema": spec.unit_schema_json,
         "env": list(spec.env),
         "cwd": spec.cwd if local else None,
@@ -106,6 +106,12 @@ def shape_of(plan: Plan, spec: PlanStep, feedback: bytes | None) -> dict[str, An
         "root": plan.project.root if local else None,
         "feedback": None if feedback is None else feedback.decode(),
     }
+
+
+def shell_of(plan: Plan, target: Target | None) -> object:
+    """Return the shell that reads the target's text; None for what is no such text, whatever else the plan holds."""
+    reads = isinstance(target, Command) and target.text is not None
+    return msgspec.to_builtins(plan.shell) if reads else None
 
 
 def _engine(plan: Plan, spec: PlanStep) -> dict[str, Any] | None:

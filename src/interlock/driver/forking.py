@@ -51,7 +51,7 @@ class Old:
 
     def __init__(self, store: Store, run_id: str) -> None:
         loaded = store.load(run_id)
-        self._rows = {(row.step, row.ordinal): row for row in store.units(run_id)}
+        self._rows: dict[tuple[int, int], UnitRow] = {(row.step, row.ordinal): row for row in store.units(run_id)}
         plan = thaw(loaded.plan_json, loaded.run.plan_hash, run_id)
         self.snap, _ = restore(plan, loaded, self._rows.values())
         self.params_json = loaded.run.params_json
@@ -60,19 +60,14 @@ class Old:
         """Index what may be taken over."""
         return reuse.index(
             self.snap,
-            (
-                reuse.Done(step.id, unit, self._row(step.id, unit).input_hash, self.origin(step.id, unit))
-                for step in self.snap.steps
-                for unit in step.units
-            ),
+            (self.done(step.id, unit) for step in self.snap.steps for unit in step.units),
         )
 
-    def origin(self, step_id: str, unit: Unit) -> ev.Origin:
-        """Say where a unit was really done: what the old run took over itself is its origin's still."""
-        return self._row(step_id, unit).reused or ev.Origin(self.snap.run.id, unit.id, unit.attempt)
-
-    def _row(self, step_id: str, unit: Unit) -> UnitRow:
-        return self._rows[self.snap.by_id[step_id].index, unit.ordinal]
+    def done(self, step_id: str, unit: Unit) -> reuse.Done:
+        """Say on what input and where a unit was really done: what the old run took over is its origin's still."""
+        row = self._rows[self.snap.by_id[step_id].index, unit.ordinal]
+        origin = row.reused or ev.Origin(self.snap.run.id, unit.id, unit.attempt)
+        return reuse.Done(step_id, unit, row.input_hash.removeprefix(forking.TAKEN), origin)
 
 
 def workflow_of(order: ForkOrder, plan_source: str, root: Path) -> Path:
@@ -150,7 +145,7 @@ def _take(old: Old, start: int) -> Opening:
             event
             for step in snap.steps[:start]
             if step.state is StepState.PENDING
-            for event in forking.as_it_is(old.snap, snap, step, old.origin, now.at)
+            for event in forking.as_it_is(old.snap, snap, step, old.done, now.at)
         ]
 
     return opening

@@ -17,7 +17,7 @@ from interlock.decide.schedule import next_due
 from interlock.dispatch.base import Job, Outcome, Report, Request
 from interlock.driver.clock import StillClock
 from interlock.driver.recording import Past, Recording, outcome
-from interlock.driver.replay_faults import Fault
+from interlock.driver.replay_faults import Fault, place_of
 from interlock.model import canon
 from interlock.model.events import Event, Process
 from interlock.model.run import Snapshot
@@ -119,11 +119,10 @@ class ReplayExecutor:
         """Return when the dispatch ends, and how."""
         tally, now = self._tally, self._clock.wall_ms()
         tally.replies += 1
-        if not request.job.accepts_any_exit:
-            tally.dispatched[request.job.step_id] += 1
-            fault = self._fault(request)
-            if fault is not None:
-                return now, fault.outcome(request.dispatch, now)
+        tally.dispatched[place_of(request)] += 1
+        fault = self._fault(request)
+        if fault is not None:
+            return now, fault.outcome(request.dispatch, now)
         past = self._recording.units.get(request.unit_id)
         if past is not None and past.unanswered and request.unit_id not in tally.held:
             # it never had its turn in the recorded run: it gets an answer only if nothing else ends the run before
@@ -146,7 +145,7 @@ class ReplayExecutor:
     def _fault(self, request: Request) -> Fault | None:
         tally = self._tally
         for fault in tally.open_faults:
-            if fault.fits(request, tally.dispatched[fault.step]):
+            if fault.fits(request, tally.dispatched[fault.place]):
                 tally.open_faults.remove(fault)
                 tally.faulted[request.unit_id] = fault.text
                 return fault
