@@ -13,7 +13,7 @@ from interlock.decide.now import Now
 from interlock.decide.reopen import close_lost, divergences
 from interlock.driver.clock import Clock
 from interlock.driver.executor import Executor
-from interlock.driver.family import Opening, Revived
+from interlock.driver.family import Opening, Revived, taken_from
 from interlock.driver.lease import Host, acquire, held_error, renewed
 from interlock.driver.load import restore
 from interlock.driver.loop import Loop, Observer, Stop
@@ -101,7 +101,6 @@ def _drive(
     reviver = Reviver(world, held)
     revived = reviver.revive(lease.run_id, None)
     snap = revived.snap
-    taking = _taking(world.store, snap, world.store.run(lease.run_id))
     with _closing(world.executor(snap.plan, lease)) as executor:
         loop = Loop(
             snap=snap,
@@ -113,10 +112,11 @@ def _drive(
             map_concurrency=world.map_concurrency,
             timeout_ms=timeout_ms,
             revive=reviver.revive,
+            forked_from=revived.forked_from,
             examine=world.examine,
         )
         with world.guard(loop):
-            loop.drive([*taking, *openings], first=revived.opening, settle_only=settle_only)
+            loop.drive(openings, first=revived.openings, settle_only=settle_only)
         held[0] = loop.lease
     if loop.error is not None:
         raise loop.error
@@ -151,7 +151,8 @@ class Reviver:
         def opening(snap: Snapshot, now: Now) -> list[ev.Event]:
             return [*close_lost(snap, now, lost.trees), *lost_notices(lost, now.at)]
 
-        return Revived(snap, (opening, partial(_compare, recorded)))
+        taking = taken_from(store, snap, loaded.run)
+        return Revived(snap, (opening, partial(_compare, recorded), *taking), loaded.run.forked_from)
 
     def _prove(self) -> None:
         """Renew before killing what others left: after a pause these may be the children of who took over."""
@@ -160,14 +161,6 @@ class Reviver:
         if not world.store.renew(lease):
             raise held_error(lease.run_id, world.store.read_lease(lease.run_id))
         held[0] = lease
-
-
-def _taking(store: Store, snap: Snapshot, row: RunRow) -> list[Opening]:
-    if row.forked_from is None:
-        return []
-    from interlock.driver.forking import fork_openings  # noqa: PLC0415 - most runs are no forks
-
-    return fork_openings(store, snap, row, row.forked_from)
 
 
 def _compare(recorded: dict[tuple[int, int], str], snap: Snapshot, now: Now) -> list[ev.Event]:

@@ -24,13 +24,14 @@ from interlock.decide.work import base_id
 from interlock.driver.birth import new_run, new_run_id
 from interlock.driver.jobs import JobBook
 from interlock.driver.member import Member, Moment, Place, Stopping, Told
+from interlock.errors import StoreError
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.plan import Child
 from interlock.model.run import RunInfo, Snapshot
 from interlock.model.states import RUN_ENDED, Reason, RunState
-from interlock.store.base import Store
-from interlock.store.births import Below
+from interlock.store.base import RunRow, Store
+from interlock.store.births import Below, NewRun
 
 _STOPPABLE: Final = frozenset({RunState.ACTIVE, RunState.BLOCKED, RunState.WAITING})
 
@@ -43,7 +44,8 @@ class Revived(msgspec.Struct, frozen=True, eq=False):
     """A run as the journal has it, and what it says of what its last driver left open."""
 
     snap: Snapshot
-    opening: Sequence[Opening]
+    openings: Sequence[Opening]
+    forked_from: str | None = None
 
 
 Revive = Callable[[str, Snapshot | None], Revived]
@@ -53,7 +55,9 @@ Revive = Callable[[str, Snapshot | None], Revived]
 class Family:
     """The member without a parent comes first, each child after its parent."""
 
-    def __init__(self, snap: Snapshot, store: Store, revive: Revive, *, began_ms: int, examine: bool) -> None:
+    def __init__(
+        self, snap: Snapshot, store: Store, revive: Revive, forked_from: str | None, *, began_ms: int, examine: bool
+    ) -> None:
         self._store = store
         self._revive = revive
         self._examine = examine
@@ -62,6 +66,7 @@ class Family:
         self._over: list[Member] = []
         self._told: Told = []
         self.root = self._member(snap, began_ms, None)
+        self.root.forked_from = forked_from
         self.members = [self.root]
 
     def __iter__(self) -> Iterator[Member]:
@@ -106,7 +111,8 @@ class Family:
         else:
             revived = self._revive(known, parent)
             child = self._member(revived.snap, moment.monotonic_ms, place)
-            for opening in revived.opening:
+            child.forked_from = revived.forked_from
+            for opening in revived.openings:
                 child.add(opening(child.snap, child.now(moment)))
         if spec.timeout_ms is not None:
             child.deadline_ms = moment.monotonic_ms + spec.timeout_ms
@@ -122,21 +128,35 @@ class Family:
         new = new_run(plan, new_run_id(at), canon.dumps(params), at, None)
         unit_id = base_id(place.unit.id)
         root = self.root.snap.run.id
-        born = msgspec.structs.replace(new, parent=parent.run.id, parent_unit=unit_id, root=root)
+        # a fork's child takes over from the child that the old run had there
+        source = None if place.member.forked_from is None else self._ids(place.member.forked_from).get(unit_id)
+        born = msgspec.structs.replace(new, parent=parent.run.id, parent_unit=unit_id, root=root, forked_from=source)
         self._ids(parent.run.id)[unit_id] = born.id
         self._known[born.id] = {}
         snap = Snapshot(plan, RunInfo(id=born.id, created_at=at, params=params), parent)
         child = self._member(snap, moment.monotonic_ms, place)
         child.born = born
+        child.forked_from = source
         child.add([ev.Notice(at=at, code=f"plan:{n}", text=text) for n, text in enumerate(plan.notices)])
+        for opening in taken_from(self._store, snap, born):
+            child.add(opening(snap, child.now(moment)))
         return child
 
     def _ids(self, parent: str) -> dict[str, str]:
         """Return a run's child runs by their units."""
         if parent not in self._known:
-            rows = self._store.children(parent)
+            rows = self._children(parent)
             self._known[parent] = {row.parent_unit: row.id for row in rows if row.parent_unit is not None}
         return self._known[parent]
+
+    def _children(self, parent: str) -> list[RunRow]:
+        try:
+            return self._store.children(parent)
+        except StoreError as error:
+            if error.code != "run-not-found":
+                raise
+            # a fork's source may be gone
+            return []
 
     def _member(self, snap: Snapshot, began_ms: int, place: Place | None) -> Member:
         first = self._next
@@ -258,6 +278,15 @@ class Family:
         return self.members[::-1]
 
 
+def taken_from(store: Store, snap: Snapshot, row: RunRow | NewRun) -> list[Opening]:
+    """Return what takes over from the run that this one is a fork of."""
+    if row.forked_from is None:
+        return []
+    from interlock.driver.forking import fork_openings  # noqa: PLC0415 - most runs are no forks
+
+    return fork_openings(store, snap, row, row.forked_from)
+
+
 def _why(member: Member, moment: Moment) -> Reason | None:
     """Say why a child failed where it was not by itself: it was stopped, or a ceiling above it was reached."""
     if member.stopping is not None:
@@ -276,4 +305,4 @@ def _is_ended(parent: Member | None) -> bool:
     return parent is not None and parent.stopped_by() is not None
 
 
-__all__ = ["Family", "Opening", "Revive", "Revived"]
+__all__ = ["Family", "Opening", "Revive", "Revived", "taken_from"]

@@ -17,6 +17,7 @@ from interlock.decide import forking, reuse
 from interlock.decide.estimate import Estimate, estimate
 from interlock.decide.forking import ForkStep, ForkUnit
 from interlock.decide.now import Now
+from interlock.decide.work import base_id
 from interlock.driver.birth import new_run
 from interlock.driver.estimating import history_of
 from interlock.driver.family import Opening
@@ -115,7 +116,7 @@ def first_step(order: ForkOrder, plan: Plan, old: Snapshot) -> int:
     return start
 
 
-def fork_openings(store: Store, snap: Snapshot, row: RunRow, source: str) -> list[Opening]:
+def fork_openings(store: Store, snap: Snapshot, row: RunRow | NewRun, source: str) -> list[Opening]:
     """Give a fork what it may take over of the run `source`, and return what takes the steps that are taken as they are."""
     try:
         old = Old(store, source)
@@ -127,7 +128,7 @@ def fork_openings(store: Store, snap: Snapshot, row: RunRow, source: str) -> lis
     return [_take(old, row.fork_step)]
 
 
-def _without(snap: Snapshot, row: RunRow, old: str) -> Opening:
+def _without(snap: Snapshot, row: RunRow | NewRun, old: str) -> Opening:
     if any(step.state is StepState.PENDING for step in snap.steps[: row.fork_step]):
         raise InterlockError(
             "fork-source-gone",
@@ -236,6 +237,10 @@ class _Purse:
         place = None if origin is None else self._of(origin.run).get(origin.unit)
         if origin is None or place is None:
             return Stake(tokens=None, cost_usd=None)
+        child = next((r.id for r in self._store.children(origin.run) if r.parent_unit == base_id(origin.unit)), None)
+        if child is not None:
+            spent = self._store.spent(child)
+            return Stake(tokens=spent.tokens, cost_usd=None if spent.unpriced else spent.cost_usd)
         asked = [one for one in self._store.attempts(origin.run, *place) if one.engine is not None]
         tokens = [
             None if one.usage is None else (one.usage.input_tokens or 0) + (one.usage.output_tokens or 0)

@@ -30,7 +30,9 @@ def collect(store: Store, project: ProjectPaths, before_ms: int, *, dry_run: boo
 
     So does one that an unfinished fork may take more from.
     """
-    needed = {row.forked_from for row in store.runs(children=True) if RunState(row.state) not in RUN_ENDED}
+    rows = store.runs(children=True)
+    families = {row.id: row.family for row in rows}
+    needed = {families.get(row.forked_from or "") for row in rows if RunState(row.state) not in RUN_ENDED}
     old = [
         row.id
         for row in store.runs()

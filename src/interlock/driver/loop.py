@@ -68,6 +68,7 @@ class Loop:
         map_concurrency: int,
         timeout_ms: int | None = None,
         revive: Revive,
+        forked_from: str | None = None,
         examine: bool = True,
     ) -> None:
         self._snap = snap
@@ -80,7 +81,7 @@ class Loop:
         self._inflight: dict[str, Place] = {}
         self._counter = 0
         self._began_ms = clock.monotonic_ms()
-        self._family = Family(snap, store, revive, began_ms=self._began_ms, examine=examine)
+        self._family = Family(snap, store, revive, forked_from, began_ms=self._began_ms, examine=examine)
         self._began_boot = self._renewed_boot = clock.boot_ms()
         self._began_wall = clock.wall_ms()
         self._polled_ms = self._began_ms

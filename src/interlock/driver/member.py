@@ -68,6 +68,7 @@ class Member:
         """Its rows, until they are journaled."""
         self.pending: list[ev.Event] = []
         self._told = told
+        self.forked_from: str | None = None
         self.stopping: Stopping | None = None
         self.deadline_ms: int | None = None
         """On the monotonic clock."""

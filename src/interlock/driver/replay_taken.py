@@ -11,7 +11,8 @@ from interlock.model import events as ev
 from interlock.model.plan import Plan
 from interlock.model.run import Snapshot, Step
 from interlock.model.states import StepState, UnitState
-from interlock.store.base import NewStep, UnitRow
+from interlock.store.base import UnitRow
+from interlock.store.births import NewStep
 
 
 def taken_in(recording: Recording, plan: Plan) -> dict[str, TakenStep]:
