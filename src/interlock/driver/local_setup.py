@@ -20,7 +20,7 @@ from interlock.plan.config import Config
 
 def local_executor(project: ProjectPaths, config: Config, plan: Plan, lease: Lease, params_json: bytes) -> Executor:
     """Return an executor for the run that `lease` holds; `plan` and `params_json` are its own."""
-    plans = (plan, *plan.children.values())
+    plans = plan.whole
     values = canon.loads(params_json.decode())
     secrets = secret_texts((param.name for param in plan.params if param.secret), values)
     groups = {group.name: group for one in plans for group in one.env_groups}

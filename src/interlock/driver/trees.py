@@ -184,7 +184,7 @@ def with_uncommitted(plan: Plan, run_id: str | None) -> Plan:
 
     It is kept for the run of that id; without one it is only named, and git forgets it in time.
     """
-    if not any(step.worktree_uncommitted for one in (plan, *plan.children.values()) for step in one.steps):
+    if not any(step.worktree_uncommitted for one in plan.whole for step in one.steps):
         return plan
     commit = snapshot_commit(plan.project.root, None if run_id is None else _uncommitted_ref(run_id))
     return plan if commit is None else msgspec.structs.replace(plan, uncommitted=commit)

@@ -323,6 +323,11 @@ class Plan(_Value, frozen=True, kw_only=True):
     children: dict[str, Plan] = {}
     """All child workflows below this one, by their tagged hashes, each once, without a project and without children."""
 
+    @property
+    def whole(self) -> tuple[Plan, ...]:
+        """This plan and those of all child workflows below it."""
+        return (self, *self.children.values())
+
     def step(self, step_id: str) -> Step:
         """Return the step of that id. Raises KeyError."""
         for step in self.steps:

@@ -40,7 +40,7 @@ def limit_faults(plan: Plan) -> list[tuple[str, str, str]]:
     if len(plan.steps) > MAX_STEPS:
         message = f"{len(plan.steps)} steps; a workflow may have at most {MAX_STEPS}"
         faults.append(("too-many-steps", message, "fan out with 'map'"))
-    steps = [step for part in (plan, *plan.children.values()) for step in part.steps]
+    steps = [step for part in plan.whole for step in part.steps]
     embedded = sum(len(step.target.content_b64) for step in steps if isinstance(step.target, Script))
     size = len(canon.dumps(msgspec.to_builtins(plan))) - embedded
     if size > MAX_PLAN_BYTES:
