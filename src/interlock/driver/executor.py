@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from interlock.dispatch.base import Job, Report, Request
@@ -30,8 +31,8 @@ class Executor(Protocol):
         """Ask the attempts (None: all) to end: SIGTERM to their trees, SIGKILL after `grace_s`. Outcomes follow."""
         ...
 
-    def tidy(self, step: int) -> None:
-        """End what ended attempts of a step left running; the step is over."""
+    def tidy(self, steps: Collection[int]) -> None:
+        """End what ended attempts of these steps left running; the steps are over."""
         ...
 
     def wake(self) -> None:

@@ -27,7 +27,7 @@ from interlock.driver.member import Member, Moment, Place, Stopping, Told
 from interlock.errors import StoreError
 from interlock.model import canon
 from interlock.model import events as ev
-from interlock.model.plan import Child
+from interlock.model.plan import Child, Plan
 from interlock.model.run import RunInfo, Snapshot
 from interlock.model.states import RUN_ENDED, Reason, RunState
 from interlock.store.base import RunRow, Store
@@ -63,6 +63,8 @@ class Family:
         self._examine = examine
         self._next = 0
         self._known: dict[str, dict[str, str]] = {}
+        self._births: dict[str, tuple[Plan, NewRun]] = {}
+        """By the key of an embedded plan, which many children share: the plan by itself, and the rows that it gives."""
         self._over: list[Member] = []
         self._told: Told = []
         self.root = self._member(snap, began_ms, None)
@@ -123,9 +125,12 @@ class Family:
 
     def _begin(self, place: Place, target: Child, moment: Moment) -> Member:
         parent, at = place.member.snap, moment.wall_ms
-        plan = children.plan_of(parent.plan, target)
+        if target.plan not in self._births:
+            plan = children.plan_of(parent.plan, target)
+            self._births[target.plan] = (plan, new_run(plan, "", b"", 0, None))
+        plan, template = self._births[target.plan]
         params = children.params_of(parent, target, place.unit.item)
-        new = new_run(plan, new_run_id(at), canon.dumps(params), at, None)
+        new = msgspec.structs.replace(template, id=new_run_id(at), params_json=canon.dumps(params), created_at=at)
         unit_id = base_id(place.unit.id)
         root = self.root.snap.run.id
         # a fork's child takes over from the child that the old run had there

@@ -11,7 +11,7 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -234,14 +234,18 @@ class LocalExecutor:
             self._prompts.cancel(dispatches, grace_s)
         self._pool.cancel(None if dispatches is None else frozenset(dispatches), grace_s)
 
-    def tidy(self, step: int) -> None:
-        """End what the step's attempts left running outside of their groups."""
-        for key in self._command_jobs.pop(step, ()):
-            self._commands.end_strays(key)
-        if step in self._python_steps:
-            self._python_steps.discard(step)
-            end_strays(self._marker, lambda dispatch: step_of(dispatch) == step)
-        self._isolation.tidy(step)
+    def tidy(self, steps: Collection[int]) -> None:
+        """End what the steps' attempts left running outside of their groups."""
+        for step in steps:
+            for key in self._command_jobs.pop(step, ()):
+                self._commands.end_strays(key)
+        called = self._python_steps.intersection(steps)
+        if called:
+            self._python_steps -= called
+            # one look at all processes for all of them: it costs more than most steps of a function
+            end_strays(self._marker, lambda dispatch: step_of(dispatch) in called)
+        for step in steps:
+            self._isolation.tidy(step)
 
     def wake(self) -> None:
         """Make `wait` return."""

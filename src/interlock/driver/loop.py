@@ -237,10 +237,15 @@ class Loop:
         if requests and self.stop is None and self._still_ours():
             self._inflight.update({request.dispatch: place for request, place in requests})
             self._executor.start([request for request, _ in requests])
+        ended = [
+            member.first + event.step
+            for member, events in told
+            for event in events
+            if type(event) is ev.StepMoved and event.state in STEP_ENDED
+        ]
+        if ended:
+            self._executor.tidy(ended)
         for member, events in told:
-            for event in events:
-                if type(event) is ev.StepMoved and event.state in STEP_ENDED:
-                    self._executor.tidy(member.first + event.step)
             self._observe(events, member.snap)
 
     def _warn(self, refused: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
@@ -102,7 +102,7 @@ class ReplayExecutor:
         heapq.heapify(kept)
         self._due = kept
 
-    def tidy(self, step: int) -> None:
+    def tidy(self, steps: Collection[int]) -> None:
         """Nothing is left behind here."""
 
     def wake(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 
@@ -50,7 +50,7 @@ class HandExecutor:
         """Take note; ends are the script's business."""
         self.cancelled.append(grace_s)
 
-    def tidy(self, step: int) -> None:
+    def tidy(self, steps: Collection[int]) -> None:
         """Nothing is left behind here."""
 
     def wake(self) -> None:
