@@ -24,13 +24,13 @@ from interlock.driver.executor import Executor
 from interlock.driver.family import Family, Opening, Revive
 from interlock.driver.jobs import ModuleChangedError
 from interlock.driver.lease import RENEW_MS, held_error, renewed
-from interlock.driver.member import OVER, Member, Moment, Place
+from interlock.driver.member import OVER, Member, Moment, Place, ended_steps
 from interlock.driver.record import recorded
 from interlock.errors import InterlockError, StoreError
 from interlock.model import events as ev
 from interlock.model.actions import Dispatch
 from interlock.model.run import Lease, Snapshot, Step, Unit
-from interlock.model.states import STEP_ENDED, RunState
+from interlock.model.states import RunState
 from interlock.store.base import RequestRow, Store
 from interlock.store.births import Below
 
@@ -237,13 +237,7 @@ class Loop:
         if requests and self.stop is None and self._still_ours():
             self._inflight.update({request.dispatch: place for request, place in requests})
             self._executor.start([request for request, _ in requests])
-        ended = [
-            member.first + event.step
-            for member, events in told
-            for event in events
-            if type(event) is ev.StepMoved and event.state in STEP_ENDED
-        ]
-        if ended:
+        if ended := ended_steps(told):
             self._executor.tidy(ended)
         for member, events in told:
             self._observe(events, member.snap)

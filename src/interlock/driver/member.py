@@ -15,7 +15,7 @@ from interlock.driver.executor import Executor
 from interlock.driver.jobs import JobBook
 from interlock.model import events as ev
 from interlock.model.run import Snapshot, Step, Unit
-from interlock.model.states import RUN_ENDED, Reason, RunState, StepState
+from interlock.model.states import RUN_ENDED, STEP_ENDED, Reason, RunState, StepState
 from interlock.store.base import RequestRow
 from interlock.store.births import Below, NewRun
 
@@ -188,6 +188,16 @@ class Member:
             driven_ms = self.driven_ms(moment.monotonic_ms)
             moved = ev.RunMoved(at=moment.wall_ms, state=RunState.ACTIVE, reason="interrupted", driven_ms=driven_ms)
             self.add((moved,))
+
+
+def ended_steps(told: Sequence[tuple[Member, Sequence[ev.Event]]]) -> list[int]:
+    """Return the executor's numbers of the steps that ended by these events."""
+    return [
+        member.first + event.step
+        for member, events in told
+        for event in events
+        if type(event) is ev.StepMoved and event.state in STEP_ENDED
+    ]
 
 
 _WITH_PARENT = Stopping(Reason.CHILD_FAILED, "stopped", "stopped with the run above")

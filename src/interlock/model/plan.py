@@ -325,7 +325,7 @@ class Plan(_Value, frozen=True, kw_only=True):
 
     @property
     def whole(self) -> tuple[Plan, ...]:
-        """This plan and those of all child workflows below it."""
+        """The plan itself and those of all child workflows below it."""
         return (self, *self.children.values())
 
     def step(self, step_id: str) -> Step:
