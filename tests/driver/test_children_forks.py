@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.driver.test_children import FLAKY, MAP, World, mend
+from tests.driver.family_world import FLAKY, MAP, World, mend
 
 from interlock.driver.forking import ForkOrder
 

@@ -15,6 +15,7 @@ import msgspec
 
 from interlock.model import canon
 from interlock.model import events as ev
+from interlock.model.lease import Lease
 from interlock.model.plan import Child, Plan, Prompt
 from interlock.model.reuse import Reuse
 from interlock.model.states import RUN_ENDED, Reason, RunState, StepState, UnitState
@@ -23,24 +24,6 @@ from interlock.model.unit import Held, Step, Unit, move_unit, note_tree
 _SEEN: Final = 100
 """Answers of an engine that a reservation looks back on."""
 _NOTHING: Final = ev.Usage(input_tokens=0, output_tokens=0, cost_usd=0.0, cached_tokens=0, reasoning_tokens=0)
-
-
-class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """Who drives a run. Times: `*_ms` are wall-clock epoch ms, `*_boot_ms` the boot clock of `boot_id`."""
-
-    run_id: str
-    holder: str
-    term: int
-    pid: int
-    start_ticks: int
-    boot_id: str
-    pid_namespace: str
-    host: str
-    since_ms: int
-    renewed_ms: int
-    expires_ms: int
-    expires_boot_ms: int
-    released: bool = False
 
 
 class RunInfo(msgspec.Struct, kw_only=True):
