@@ -172,9 +172,8 @@ class Loop:
             end = start + 1
             while end < len(dispatches) and dispatches[end].step == step.index:
                 end += 1
-            units = [step.units[d.unit] for d in dispatches[start:end]]
             try:
-                self._reserve_step(step, units, pending, requests)
+                self._reserve_step(step, dispatches[start:end], pending, requests)
             except ModuleChangedError as error:
                 self._block(step, "module_changed", str(error), pending)
                 blocked = True
@@ -183,16 +182,20 @@ class Loop:
             start = end
         return blocked
 
-    def _reserve_step(self, step: Step, units: list[Unit], pending: list[ev.Event], requests: list[_Placed]) -> None:
+    def _reserve_step(
+        self, step: Step, dispatches: list[Dispatch], pending: list[ev.Event], requests: list[_Placed]
+    ) -> None:
+        units = [step.units[dispatch.unit] for dispatch in dispatches]
         jobs = [self._jobs.job(step, unit) for unit in units]
-        places = self._executor.capacity(jobs[0], len(units))
+        ahead = sum(dispatch.ahead for dispatch in dispatches)
+        places = self._executor.capacity(jobs[0], len(units) - ahead, ahead)
         at = self._clock.wall_ms()
         reserve = reservation(self._snap, self._snap.plan.steps[step.index], units[0].kind)
-        for unit, job, process in zip(units, jobs, places, strict=False):
+        for dispatched, unit, job, process in zip(dispatches, units, jobs, places, strict=False):
             self._counter += 1
             dispatch = dispatch_id(self._lease.holder, step.index, self._counter)
             number = unit.attempt + 1
-            request = self._jobs.request(job, step, unit, number, dispatch, process)
+            request = self._jobs.request(job, step, unit, number, dispatch, process, ahead=dispatched.ahead)
             tree = request.worktree
             event = ev.AttemptReserved(
                 at=at,
@@ -278,6 +281,8 @@ class Loop:
         if self._signals > self._signals_seen:
             self._signals_seen = self._signals
             self._halt(Stop.INTERRUPT, GRACE_S if self._signals == 1 else 0.0)
+        if self._snap.halted is not None:
+            self._executor.recall(self._snap.run.id)
         now = self._clock.monotonic_ms()
         if self._deadline_ms is not None and now >= self._deadline_ms and self.stop is None:
             self._halt(Stop.INTERRUPT, GRACE_S)
@@ -369,7 +374,12 @@ class Loop:
         return self.stop is not None or self._snap.run.state is not RunState.ACTIVE
 
     def _now(self) -> Now:
-        return Now(at=self._steady_ms(), driven_ms=self.driven_ms(), map_concurrency=self._map_concurrency)
+        return Now(
+            at=self._steady_ms(),
+            driven_ms=self.driven_ms(),
+            map_concurrency=self._map_concurrency,
+            ahead=self._executor.ahead(self._snap.run.id),
+        )
 
     def _steady_ms(self) -> int:
         """The wall clock of this driver's beginning, moved on by the boot clock: backoff knows no clock jumps."""

@@ -8,6 +8,7 @@ import msgspec
 
 from interlock.dispatch.base import Job, Outcome, Report, Request
 from interlock.driver.clock import Clock
+from interlock.model.actions import Ahead
 from interlock.model.events import Process
 
 Script = Callable[["HandExecutor"], Iterator[list[Report]]]
@@ -28,9 +29,16 @@ class HandExecutor:
         self._clock = clock
         self._script = script(self)
 
-    def capacity(self, job: Job, wanted: int) -> list[Process | None]:  # noqa: ARG002 - the protocol's
+    def capacity(self, job: Job, wanted: int, ahead: int = 0) -> list[Process | None]:  # noqa: ARG002 - the protocol's
         """Offer the free ones of `places`."""
         return [None] * min(wanted, self.places - len(self.running))
+
+    def ahead(self, run_id: str) -> dict[int, Ahead]:  # noqa: ARG002 - the protocol's
+        """Nothing waits in line here."""
+        return {}
+
+    def recall(self, run_id: str) -> None:
+        """Nothing waits in line here."""
 
     def start(self, requests: list[Request]) -> None:
         """Take note."""
