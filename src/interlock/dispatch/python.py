@@ -9,6 +9,7 @@ that cannot begin soon is given back as aborted.
 
 from __future__ import annotations
 
+import contextlib
 import select
 import signal
 import threading
@@ -65,6 +66,11 @@ class PythonPool(Crew):
         self._audited: set[str] = set()
 
     # starting
+
+    def prepare(self) -> None:
+        """Start the interpreter before it is needed; where that cannot be, the first unit will say why."""
+        with contextlib.suppress(NoWorkerError):
+            self._places.prepare()
 
     def offer(self, job: Job, wanted: int, ahead: int) -> list[Process | None]:
         """Return identities of idle workers, starting what is missing, then of those with a place in their line."""

@@ -33,8 +33,8 @@ class Lines:
         """Learn from an answer."""
         if job.idle_timeout_ms is None:
             place = (job.run_id, job.step)
-            mean = self._mean_us.get(place, took_us)
-            self._mean_us[place] = max(float(took_us), _MEMORY * mean + (1 - _MEMORY) * took_us)
+            mean = self._mean_us.get(place, 0.0)
+            self._mean_us[place] = took_us if took_us > mean else _MEMORY * mean + (1 - _MEMORY) * took_us
 
     def _each(self, run_id: str, step: int) -> int:
         mean = self._mean_us.get((run_id, step))

@@ -86,11 +86,10 @@ class Crew:
     def _step_up(self, peer: Peer, env: ResolvedEnv, kind: int, now_ms: int) -> None:
         """The first of the line is the worker's unit now; it has begun it by itself unless it stopped."""
         request = peer.step_up()
-        due = peer.begin(request, env, self._mark(request), time.monotonic(), now_ms)
-        self._wake_at(min(due, peer.due))
+        self._wake_at(peer.begin(request, env, b"", time.monotonic(), now_ms))
         if kind == FAILURE:
             self._stopped.append(peer)
-        else:
+        elif kind == SPOKE or peer.later or peer.frame is not None:
             self._let_go(peer, stopped=kind == SPOKE)
 
     def _let_go(self, peer: Peer, *, stopped: bool) -> None:
@@ -99,7 +98,8 @@ class Crew:
                 peer.frame = None
         elif stopped:
             self._push(peer, _GO_ON)
-        peer.send_later()
+        if peer.later:
+            peer.send_later()
 
     def go_on(self) -> None:
         """Let workers which stopped at a failure take the next of their lines: the failure was looked at."""

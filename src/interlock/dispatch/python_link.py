@@ -24,6 +24,7 @@ from interlock.model.events import Process
 
 START_TIMEOUT_S: Final = 20.0
 _CLOSE_TIMEOUT_S: Final = 5.0
+_REAP_S: Final = 0.1
 _OLDEST: Final = 8
 
 
@@ -208,12 +209,25 @@ class Link:
     def close(self) -> None:
         """Let the zygote end its workers and itself. Idempotent."""
         self.control.close()
+        _await_end(self._process.pid, _CLOSE_TIMEOUT_S)
         try:
-            self._process.wait(_CLOSE_TIMEOUT_S)
+            self._process.wait(_REAP_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
         self._stderr.close()
+
+
+def _await_end(pid: int, bound_s: float) -> None:
+    """Wait for the end of a child of ours: `Popen.wait` looks at growing intervals and is late by as much."""
+    with contextlib.suppress(OSError, AttributeError):
+        fd = os.pidfd_open(pid)
+        try:
+            poll = select.poll()
+            poll.register(fd, select.POLLIN)
+            poll.poll(bound_s * 1_000)
+        finally:
+            os.close(fd)
 
 
 def _close(wires: _Wires) -> None:

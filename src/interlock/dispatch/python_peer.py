@@ -145,7 +145,7 @@ class Peer:
         self.tree = None
         self.deadline = NEVER if job.timeout_ms is None else now + job.timeout_ms / 1_000
         if job.idle_timeout_ms is None:
-            return self.deadline
+            return min(self.deadline, self.look_at) if self.line else self.deadline
         self.tree = Tree(self.process.pid, mark)
         self.progress = (now, self.tree.cpu_ticks())
         self.idle_at = now + _idle_step(job)

@@ -88,12 +88,20 @@ class Places:
         """The worker is idle again."""
         self._idle[peer.process.pid] = peer
 
-    def _fork(self, count: int) -> None:
+    def prepare(self) -> None:
+        """Start the interpreter, which then comes up while others work. Raises NoWorkerError."""
+        self._zygote()
+
+    def _zygote(self) -> Link:
         if self._link is None:
             self._link = Link(self._interpreter)
             self._watch(self._link.control.fileno(), self._on_news)
+        return self._link
+
+    def _fork(self, count: int) -> None:
+        link = self._zygote()
         try:
-            forked = self._link.fork(count)
+            forked = link.fork(count)
         finally:
             self._on_news()
         for ends in forked:

@@ -94,6 +94,8 @@ def _drive(
     snap, recorded = restore(plan, loaded, store.units(lease.run_id))
     taking = _taking(store, snap, loaded.run)
     with _closing(world.executor(plan, lease)) as executor:
+        if not settle_only:
+            executor.prepare(snap)
         loop = Loop(
             snap=snap,
             lease=held[0],

@@ -8,10 +8,15 @@ from typing import Protocol
 from interlock.dispatch.base import Job, Report, Request
 from interlock.model.actions import Ahead
 from interlock.model.events import Process
+from interlock.model.run import Snapshot
 
 
 class Executor(Protocol):
     """Where work runs. Capacity, start, wait, cancel, and what cleaning up takes; nothing here decides."""
+
+    def prepare(self, snap: Snapshot) -> None:
+        """Begin to set up what the run will want first; never waits for it and never raises."""
+        ...
 
     def capacity(self, job: Job, wanted: int, ahead: int = 0) -> list[Process | None]:
         """Offer up to `wanted` places for attempts of `job`: a warm worker's identity, or None for a new process.

@@ -32,6 +32,7 @@ from interlock.errors import DispatchRefusedError
 from interlock.model.actions import Ahead
 from interlock.model.events import Process
 from interlock.model.plan import PythonFunction
+from interlock.model.run import Snapshot
 
 if TYPE_CHECKING:
     from interlock.dispatch.prompt_runner import PromptRunner
@@ -124,6 +125,13 @@ class LocalExecutor:
     def recall(self, run_id: str) -> None:
         """Give back what waits in line."""
         self._pool.recall(run_id)
+
+    def prepare(self, snap: Snapshot) -> None:
+        """Start the interpreter for a step that wants it at once: it comes up while the first units are journaled."""
+        if any(_is_next(snap, index) for index in snap.open):
+            self._reaper.start()
+            self._used_python = True
+            self._pool.prepare()
 
     def _places(self, wanted: int, each: int) -> int:
         """Return how many more attempts that open `each` files may begin, and count them as offered."""
@@ -283,6 +291,11 @@ class LocalExecutor:
 
 def _is_function(job: Job) -> bool:
     return job.call is None and isinstance(job.target, PythonFunction)
+
+
+def _is_next(snap: Snapshot, index: int) -> bool:
+    spec = snap.plan.steps[index]
+    return isinstance(spec.target, PythonFunction) and all(snap.by_id[name].ended for name in spec.needs)
 
 
 def _no_engine(name: str) -> EngineSettings:

@@ -63,6 +63,9 @@ class ReplayExecutor:
         """Keep the run in sight: what it waits for decides how far the clock may jump."""
         self._snap = snap
 
+    def prepare(self, snap: Snapshot) -> None:
+        """Nothing has to be set up here."""
+
     def capacity(self, job: Job, wanted: int, ahead: int = 0) -> list[Process | None]:  # noqa: ARG002 - the protocol's
         """Offer all."""
         return [None] * wanted

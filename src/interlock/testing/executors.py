@@ -10,6 +10,7 @@ from interlock.dispatch.base import Job, Outcome, Report, Request
 from interlock.driver.clock import Clock
 from interlock.model.actions import Ahead
 from interlock.model.events import Process
+from interlock.model.run import Snapshot
 
 Script = Callable[["HandExecutor"], Iterator[list[Report]]]
 """A generator: each `wait` of the loop runs it to its next `yield`, whose value the wait returns."""
@@ -28,6 +29,9 @@ class HandExecutor:
         self.closed = False
         self._clock = clock
         self._script = script(self)
+
+    def prepare(self, snap: Snapshot) -> None:
+        """Nothing has to be set up here."""
 
     def capacity(self, job: Job, wanted: int, ahead: int = 0) -> list[Process | None]:  # noqa: ARG002 - the protocol's
         """Offer the free ones of `places`."""
