@@ -250,3 +250,18 @@ def test_a_cancel_begins_nothing_that_waits_in_line(make_functions: Make, grace_
     found: dict[str, Outcome] = functions.outcomes(3)
     assert {found[request.dispatch].status for request in requests} == {"aborted"}
     assert began(functions) == [0]
+
+
+def test_a_worker_whose_line_was_called_back_still_stops_at_its_next_failure(make_functions: Make) -> None:
+    functions = make_functions(WORK)
+    job = warm(functions)
+    line_up(functions, job, {"n": 0, "fail": True}, {"n": 1})
+    functions.outcomes(1)
+    functions.executor.recall(functions.run_id)
+    again = line_up(functions, job, {"n": 2, "fail": True}, {"n": 3})
+    found = functions.outcomes(2)
+    if again[1].dispatch not in found:
+        functions.executor.recall(functions.run_id)
+        found |= functions.outcomes(1)
+    assert [found[request.dispatch].status for request in again] == ["failed", "aborted"]
+    assert began(functions) == [0, 2]

@@ -310,7 +310,10 @@ class PythonPool(Crew):
 
     def _empty_line(self, peer: Peer) -> None:
         """Give back what waits in line; what the worker has now is known then."""
-        if not peer.line and peer not in self._stopped:
+        if peer in self._stopped:
+            # the next unit that is sent by the plain way tells it to go on
+            self._stopped.remove(peer)
+        elif not peer.line:
             return
         self._give_back(peer.call_back())
         self._catch_up(peer)
