@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -99,3 +102,47 @@ def test_the_others_go_on_after_a_failure_that_the_map_goes_on_after(tmp_path: P
     seen = Recorded(tmp_path, [*range(40), BAD, *range(40, 100)], 1, "on_error: continue")
     assert seen.result.outcome == "degraded"
     assert seen.ends == {"completed": 100, "failed": 1}
+
+
+KILLED = """
+import sys
+from pathlib import Path
+import interlock
+from interlock.dispatch import python_ahead
+from interlock.driver.params import ParamsInput
+python_ahead.LOOK_US = python_ahead.SLOW_US = 1e12
+Path("driver").write_text(str(__import__("os").getpid()))
+with interlock.open(Path.cwd()) as app:
+    app.run_file(Path("flow.md"), ParamsInput(values={"items": list(range(200))}))
+"""
+KILLS = """
+import os, signal
+
+def note(context):
+    if context["item"] == 100 and context["attempt"] == 1:
+        os.kill(int(open("driver").read()), signal.SIGKILL)
+        signal.pause()
+    with open("log", "a") as file:
+        file.write("%d\\n" % context["item"])
+"""
+
+
+def test_what_waited_when_its_driver_was_killed_is_lost_and_done_by_the_next_without_a_charge(tmp_path: Path) -> None:
+    (tmp_path / "flow.md").write_text(FLOW.format(concurrency=2, more=""), encoding="utf-8")
+    (tmp_path / "work.py").write_text(KILLS, encoding="utf-8")
+    (tmp_path / "interlock.toml").touch()
+    killed = subprocess.run([sys.executable, "-c", KILLED], cwd=tmp_path, check=False, timeout=120)
+    assert killed.returncode == -signal.SIGKILL
+    with interlock.open(tmp_path) as app:
+        run_id = app.find("last")
+        open_before = {(row.step, row.unit) for row in app.store.load(run_id).open}
+        done_before = {row.ordinal for row in app.store.units(run_id) if row.state == "completed"}
+        assert len(open_before) > 2
+        assert app.run_id(run_id).state == "completed"
+        units = list(app.store.units(run_id))
+        lost = {(row.step, row.ordinal) for row in units if row.attempt == 2}
+    assert lost == open_before
+    assert {row.retries for row in units} == {0}
+    ran = Counter(int(line) for line in (tmp_path / "log").read_text().split())
+    assert set(ran) == set(range(200))
+    assert all(ran[n] == 1 for n in done_before)
