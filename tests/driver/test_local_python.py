@@ -15,7 +15,6 @@ from interlock.dispatch.reaper_main import marker_of, pids
 from interlock.model.plan import PythonFunction
 from interlock.model.states import Reason
 from interlock.testing.build import plan, step
-from interlock.testing.simulate import snapshot
 
 Make = Callable[..., Any]
 PYENV = Path.home() / ".pyenv" / "versions"
@@ -336,9 +335,10 @@ def zygotes(functions: Any) -> int:
 def test_the_interpreter_comes_up_early_for_a_step_that_wants_it_at_once_only(make_functions: Make) -> None:
     functions = make_functions()
     function = PythonFunction(module="work", function="give", file="work.py", sha256="")
-    functions.executor.prepare(snapshot(plan(step("a"), step("b", function)), {}))
+    functions.executor.prepare(chain := plan(step("a"), step("b", function)), ())
+    functions.executor.prepare(chain, ("a", "b"))
     assert zygotes(functions) == 0
-    functions.executor.prepare(snapshot(plan(step("b", function)), {}))
+    functions.executor.prepare(chain, ("a",))
     until = time.monotonic() + 30
     while zygotes(functions) == 0:
         assert time.monotonic() < until
@@ -349,5 +349,5 @@ def test_the_interpreter_comes_up_early_for_a_step_that_wants_it_at_once_only(ma
 def test_an_interpreter_that_cannot_be_started_early_fails_the_unit_and_nothing_before(make_functions: Make) -> None:
     functions = make_functions(python="/no/such/python")
     function = PythonFunction(module="work", function="give", file="work.py", sha256="")
-    functions.executor.prepare(snapshot(plan(step("b", function)), {}))
+    functions.executor.prepare(plan(step("b", function)), ())
     assert functions.run("give")[0].reason is Reason.SPAWN_FAILED

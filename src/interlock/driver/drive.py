@@ -21,9 +21,10 @@ from interlock.model import events as ev
 from interlock.model.events import Process
 from interlock.model.plan import Plan
 from interlock.model.run import Lease, Snapshot
+from interlock.model.states import STEP_ENDED
 from interlock.plan.freeze import thaw
 from interlock.store.attempt_rows import TreeRow
-from interlock.store.base import RunRow, Store
+from interlock.store.base import Loaded, RunRow, Store
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,17 +86,11 @@ def _drive(
     loaded = store.load(lease.run_id)
     plan = thaw(loaded.plan_json, loaded.run.plan_hash, lease.run_id)
     check_params(plan, loaded.run.params_json, lease.run_id)
-    if loaded.dispatched:
-        _prove(world, held)
-        world.end_leftovers(lease.run_id, [row.process for row in loaded.open if row.process is not None], lease.holder)
-    lost = Lost()
-    if plan.repository is not None and loaded.dispatched:
-        lost = world.settle_lost(plan, lease.run_id, store.worktrees(lease.run_id))
-    snap, recorded = restore(plan, loaded, store.units(lease.run_id))
-    taking = _taking(store, snap, loaded.run)
     with _closing(world.executor(plan, lease)) as executor:
         if not settle_only:
-            executor.prepare(snap)
+            # before what takes its time: ending what others left, and reading a long run
+            executor.prepare(plan, {plan.steps[row.step].id for row in loaded.steps if row.state in STEP_ENDED})
+        snap, own = _revive(world, held, plan, loaded)
         loop = Loop(
             snap=snap,
             lease=held[0],
@@ -108,11 +103,24 @@ def _drive(
             examine=world.examine,
         )
         with world.guard(loop):
-            loop.drive([_close(lost), _compare(recorded), *taking, *openings], settle_only=settle_only)
+            loop.drive([*own, *openings], settle_only=settle_only)
         held[0] = loop.lease
     if loop.error is not None:
         raise loop.error
     return Driven(snap, loop.stop)
+
+
+def _revive(world: World, held: list[Lease], plan: Plan, loaded: Loaded) -> tuple[Snapshot, list[Opening]]:
+    """Return the run as its last driver left it, and what is to be journaled first; what that left running is ended."""
+    store, run = world.store, loaded.run
+    if loaded.dispatched:
+        _prove(world, held)
+        world.end_leftovers(run.id, [row.process for row in loaded.open if row.process is not None], held[0].holder)
+    lost = Lost()
+    if plan.repository is not None and loaded.dispatched:
+        lost = world.settle_lost(plan, run.id, store.worktrees(run.id))
+    snap, recorded = restore(plan, loaded, store.units(run.id))
+    return snap, [_close(lost), _compare(recorded), *_taking(store, snap, run)]
 
 
 def _taking(store: Store, snap: Snapshot, row: RunRow) -> list[Opening]:

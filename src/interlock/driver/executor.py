@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from interlock.dispatch.base import Job, Report, Request
 from interlock.model.actions import Ahead
 from interlock.model.events import Process
-from interlock.model.run import Snapshot
+from interlock.model.plan import Plan
 
 
 class Executor(Protocol):
     """Where work runs. Capacity, start, wait, cancel, and what cleaning up takes; nothing here decides."""
 
-    def prepare(self, snap: Snapshot) -> None:
-        """Begin to set up what the run will want first; never waits for it and never raises."""
+    def prepare(self, plan: Plan, ended: Collection[str]) -> None:
+        """Begin to set up what the run will want first, now that those steps have ended; never waits, never raises."""
         ...
 
     def capacity(self, job: Job, wanted: int, ahead: int = 0) -> list[Process | None]:

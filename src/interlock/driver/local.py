@@ -11,7 +11,7 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -31,8 +31,7 @@ from interlock.dispatch.redact_base import ResolvedEnv
 from interlock.errors import DispatchRefusedError
 from interlock.model.actions import Ahead
 from interlock.model.events import Process
-from interlock.model.plan import PythonFunction
-from interlock.model.run import Snapshot
+from interlock.model.plan import Plan, PythonFunction, Step
 
 if TYPE_CHECKING:
     from interlock.dispatch.prompt_runner import PromptRunner
@@ -126,9 +125,9 @@ class LocalExecutor:
         """Give back what waits in line."""
         self._pool.recall(run_id)
 
-    def prepare(self, snap: Snapshot) -> None:
+    def prepare(self, plan: Plan, ended: Collection[str]) -> None:
         """Start the interpreter for a step that wants it at once: it comes up while the first units are journaled."""
-        if any(_is_next(snap, index) for index in snap.open):
+        if any(_is_next(spec, ended) for spec in plan.steps):
             self._reaper.start()
             self._used_python = True
             self._pool.prepare()
@@ -293,9 +292,10 @@ def _is_function(job: Job) -> bool:
     return job.call is None and isinstance(job.target, PythonFunction)
 
 
-def _is_next(snap: Snapshot, index: int) -> bool:
-    spec = snap.plan.steps[index]
-    return isinstance(spec.target, PythonFunction) and all(snap.by_id[name].ended for name in spec.needs)
+def _is_next(spec: Step, ended: Collection[str]) -> bool:
+    return (
+        isinstance(spec.target, PythonFunction) and spec.id not in ended and all(name in ended for name in spec.needs)
+    )
 
 
 def _no_engine(name: str) -> EngineSettings:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
@@ -21,6 +21,7 @@ from interlock.driver.replay_faults import Fault
 from interlock.model import canon
 from interlock.model.actions import Ahead
 from interlock.model.events import Event, Process
+from interlock.model.plan import Plan
 from interlock.model.run import Snapshot
 from interlock.model.states import Reason
 
@@ -63,7 +64,7 @@ class ReplayExecutor:
         """Keep the run in sight: what it waits for decides how far the clock may jump."""
         self._snap = snap
 
-    def prepare(self, snap: Snapshot) -> None:
+    def prepare(self, plan: Plan, ended: Collection[str]) -> None:
         """Nothing has to be set up here."""
 
     def capacity(self, job: Job, wanted: int, ahead: int = 0) -> list[Process | None]:  # noqa: ARG002 - the protocol's

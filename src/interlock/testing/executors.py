@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 
@@ -10,7 +10,7 @@ from interlock.dispatch.base import Job, Outcome, Report, Request
 from interlock.driver.clock import Clock
 from interlock.model.actions import Ahead
 from interlock.model.events import Process
-from interlock.model.run import Snapshot
+from interlock.model.plan import Plan
 
 Script = Callable[["HandExecutor"], Iterator[list[Report]]]
 """A generator: each `wait` of the loop runs it to its next `yield`, whose value the wait returns."""
@@ -30,7 +30,7 @@ class HandExecutor:
         self._clock = clock
         self._script = script(self)
 
-    def prepare(self, snap: Snapshot) -> None:
+    def prepare(self, plan: Plan, ended: Collection[str]) -> None:
         """Nothing has to be set up here."""
 
     def capacity(self, job: Job, wanted: int, ahead: int = 0) -> list[Process | None]:  # noqa: ARG002 - the protocol's
