@@ -38,7 +38,7 @@ def next_actions(snap: Snapshot, now: Now) -> list[Action]:
     if snap.run.state is not RunState.ACTIVE:
         return []
     dispatches: list[Action] = []
-    room = run_room(snap)
+    room = run_room(snap, sum(line.waiting for line in now.ahead.values()))
     for index in snap.open:
         step = snap.steps[index]
         act = _BY_STATE.get(step.state)

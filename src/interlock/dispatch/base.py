@@ -115,6 +115,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     index: int | None = None
     process: Process | None = None
     """The warm worker that capacity() offered for it."""
+    ahead: bool = False
+    """It waits in line behind the unit that the worker has, or is given back."""
     prompt: str | None = None
     """The whole text to send: prose with context attached, or a correction."""
     cold_prompt: str | None = None

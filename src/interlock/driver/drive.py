@@ -23,9 +23,10 @@ from interlock.model import events as ev
 from interlock.model.events import Process
 from interlock.model.plan import Plan
 from interlock.model.run import Lease, Snapshot
+from interlock.model.states import STEP_ENDED
 from interlock.plan.freeze import thaw
 from interlock.store.attempt_rows import TreeRow
-from interlock.store.base import RunRow, Store
+from interlock.store.base import Loaded, RunRow, Store
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,9 +100,13 @@ def _drive(
 ) -> Driven:
     lease = held[0]
     reviver = Reviver(world, held)
-    revived = reviver.revive(lease.run_id, None)
-    snap = revived.snap
-    with _closing(world.executor(snap.plan, lease)) as executor:
+    plan, loaded = reviver.read(lease.run_id)
+    with _closing(world.executor(plan, lease)) as executor:
+        if not settle_only:
+            # before what takes its time: ending what others left, and reading a long run
+            executor.prepare(plan, {plan.steps[row.step].id for row in loaded.steps if row.state in STEP_ENDED})
+        revived = reviver.bring(plan, loaded, None)
+        snap = revived.snap
         loop = Loop(
             snap=snap,
             lease=held[0],
@@ -130,18 +135,27 @@ class Reviver:
         self._world = world
         self._held = held
 
-    def revive(self, run_id: str, above: Snapshot | None) -> Revived:
-        """Return a run, and what is to be journaled before anything else. Raises StoreError and PlanError."""
-        world, lease = self._world, self._held[0]
-        store = world.store
-        store.take_spool(run_id)
-        loaded = store.load(run_id)
+    def read(self, run_id: str) -> tuple[Plan, Loaded]:
+        """Read a run. Raises StoreError, PlanError and DispatchRefusedError."""
+        self._world.store.take_spool(run_id)
+        loaded = self._world.store.load(run_id)
         plan = thaw(loaded.plan_json, loaded.run.plan_hash, run_id)
         check_params(plan, loaded.run.params_json, run_id)
-        if loaded.dispatched:
-            if above is None:
-                self._prove()
-            processes = [row.process for row in loaded.open if row.process is not None]
+        return plan, loaded
+
+    def revive(self, run_id: str, above: Snapshot | None) -> Revived:
+        """Return a child run. Raises what `read` raises."""
+        return self.bring(*self.read(run_id), above)
+
+    def bring(self, plan: Plan, loaded: Loaded, above: Snapshot | None) -> Revived:
+        """Return a run that was read, and what is to be journaled before anything else."""
+        world, lease, run_id = self._world, self._held[0], loaded.run.id
+        store = world.store
+        processes = [row.process for row in loaded.open if row.process is not None]
+        if above is None and loaded.dispatched:
+            self._prove()
+        # what is found by its marker is that of all runs of the family
+        if processes or (above is None and loaded.dispatched):
             world.end_leftovers(lease.run_id, processes, lease.holder)
         lost = Lost()
         if plan.repository is not None and loaded.dispatched:

@@ -64,7 +64,17 @@ class JobBook:
             self._jobs[key] = job
         return job
 
-    def request(self, job: Job, step: Step, unit: Unit, number: int, dispatch: str, process: Process | None) -> Request:
+    def request(
+        self,
+        job: Job,
+        step: Step,
+        unit: Unit,
+        number: int,
+        dispatch: str,
+        process: Process | None,
+        *,
+        ahead: bool = False,
+    ) -> Request:
         """Return the request of the unit's next attempt."""
         asked = unit if unit.kind != "probe" else step.units[int(unit.subject or 0)]
         session = self._session(step, unit)
@@ -83,6 +93,7 @@ class JobBook:
             item_json=unit.item,
             index=unit.index,
             process=process,
+            ahead=ahead,
             prompt=text,
             cold_prompt=None if cold == text else cold,
             session=session,

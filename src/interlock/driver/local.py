@@ -29,8 +29,9 @@ from interlock.dispatch.reaper import Reaper
 from interlock.dispatch.reaper_main import sweep
 from interlock.dispatch.redact_base import ResolvedEnv
 from interlock.errors import DispatchRefusedError
+from interlock.model.actions import Ahead
 from interlock.model.events import Process
-from interlock.model.plan import PythonFunction
+from interlock.model.plan import Plan, PythonFunction, Step
 
 if TYPE_CHECKING:
     from interlock.dispatch.prompt_runner import PromptRunner
@@ -42,6 +43,8 @@ _GATHER_MS: Final = 1
 _GATHER_FROM: Final = 4
 """In flight: below, one commit for each outcome costs less than waiting for company."""
 _GATHER_SHARE: Final = 0.75
+_GATHER_MOST: Final = 128
+"""More in one commit saves little, and what waits in line is not worth waiting for."""
 
 
 class LocalExecutor:
@@ -104,15 +107,30 @@ class LocalExecutor:
             post=self._post,
         )
 
-    def capacity(self, job: Job, wanted: int) -> list[Process | None]:
+    def capacity(self, job: Job, wanted: int, ahead: int = 0) -> list[Process | None]:
         """Offer warm workers for a Python function, new processes for all else as long as there are files for them."""
-        if wanted <= 0:
+        if wanted + ahead <= 0:
             return []
         if not _is_function(job):
             return [None] * self._places(wanted, OF_A_COMMAND if job.call is None else OF_A_PROMPT)
         self._reaper.start()
         self._used_python = True
-        return self._pool.offer(wanted)
+        return self._pool.offer(job, wanted, ahead)
+
+    def ahead(self, run_id: str) -> dict[int, Ahead]:
+        """Python functions may wait in line behind quick ones."""
+        return self._pool.ahead(run_id)
+
+    def recall(self, run_id: str) -> None:
+        """Give back what waits in line."""
+        self._pool.recall(run_id)
+
+    def prepare(self, plan: Plan, ended: Collection[str]) -> None:
+        """Start the interpreter for a step that wants it at once: it comes up while the first units are journaled."""
+        if any(_is_next(spec, ended) for spec in plan.steps):
+            self._reaper.start()
+            self._used_python = True
+            self._pool.prepare()
 
     def _places(self, wanted: int, each: int) -> int:
         """Return how many more attempts that open `each` files may begin, and count them as offered."""
@@ -159,6 +177,7 @@ class LocalExecutor:
     def wait(self, timeout_s: float | None) -> list[Report]:
         """Return what has happened. Many short units in flight are gathered, for fewer and bigger commits."""
         until = None if timeout_s is None else time.monotonic() + timeout_s
+        self._pool.go_on()
         while True:
             self._poll(0.0 if self._ready else until)
             if self._woken or self._ready or (until is not None and time.monotonic() >= until):
@@ -176,8 +195,9 @@ class LocalExecutor:
         total = len(self._ready) + self._pool.in_flight
         if total < _GATHER_FROM:
             return
+        enough = min(_GATHER_MOST, total * _GATHER_SHARE)
         before = 0
-        while before < len(self._ready) < total * _GATHER_SHARE:
+        while before < len(self._ready) < enough:
             before = len(self._ready)
             self._poll(time.monotonic() + _GATHER_S)
 
@@ -274,6 +294,12 @@ class LocalExecutor:
 
 def _is_function(job: Job) -> bool:
     return job.call is None and isinstance(job.target, PythonFunction)
+
+
+def _is_next(spec: Step, ended: Collection[str]) -> bool:
+    return (
+        isinstance(spec.target, PythonFunction) and spec.id not in ended and all(name in ended for name in spec.needs)
+    )
 
 
 def _no_engine(name: str) -> EngineSettings:

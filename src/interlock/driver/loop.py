@@ -29,7 +29,7 @@ from interlock.driver.record import recorded
 from interlock.errors import InterlockError, StoreError
 from interlock.model import events as ev
 from interlock.model.actions import Dispatch
-from interlock.model.run import Lease, Snapshot, Step, Unit
+from interlock.model.run import Lease, Snapshot, Step
 from interlock.model.states import RunState
 from interlock.store.base import RequestRow, Store
 from interlock.store.births import Below
@@ -160,8 +160,9 @@ class Loop:
     def _plan(self, member: Member, requests: list[_Placed]) -> bool:
         """Decide what is next in one run until there is nothing more; tell whether a child run was opened."""
         opened = False
+        run_id = member.snap.run.id
         while self.stop is None and member.stopped_by() is None:
-            actions = next_actions(member.snap, member.now(self._moment()))
+            actions = next_actions(member.snap, member.now(self._moment(), self._executor.ahead(run_id)))
             dispatches: list[Dispatch] = []
             for action in actions:
                 if isinstance(action, Dispatch):
@@ -169,12 +170,12 @@ class Loop:
                 else:
                     member.add((action,))
             blocked = False
-            for step, units in _by_step(member.snap, dispatches):
-                if step.child and units[0].kind == "work":
+            for step, group in _by_step(member.snap, dispatches):
+                if step.child and step.units[group[0].unit].kind == "work":
                     opened = True
-                    self._open(member, step, units)
+                    self._open(member, step, group)
                 else:
-                    blocked |= self._reserve(member, step, units, requests)
+                    blocked |= self._reserve(member, step, group, requests)
             if len(dispatches) == len(actions) and not blocked:
                 break
         return opened
@@ -190,10 +191,11 @@ class Loop:
             for member in self._family:
                 member.interrupted(moment)
 
-    def _open(self, member: Member, step: Step, units: list[Unit]) -> None:
-        for unit in units:
+    def _open(self, member: Member, step: Step, dispatches: list[Dispatch]) -> None:
+        for dispatch in dispatches:
             try:
-                self._family.open(Place(member, step, unit), self._dispatch_id(member, step), self._moment())
+                place = Place(member, step, step.units[dispatch.unit])
+                self._family.open(place, self._dispatch_id(member, step), self._moment())
             except InterlockError as error:
                 self._fail(error)
                 return
@@ -202,14 +204,14 @@ class Loop:
         self._counter += 1
         return dispatch_id(self._lease.holder, member.first + step.index, self._counter)
 
-    def _reserve(self, member: Member, step: Step, units: list[Unit], requests: list[_Placed]) -> bool:
+    def _reserve(self, member: Member, step: Step, dispatches: list[Dispatch], requests: list[_Placed]) -> bool:
         """Reserve what there is place for; tell whether the step was blocked, so that there is more to decide."""
         if self.stop is not None:
             return False
         at = self._clock.wall_ms()
         try:
-            ids = [self._dispatch_id(member, step) for _ in units]
-            requests += member.reserve(step, units, self._executor, ids, at)
+            ids = [self._dispatch_id(member, step) for _ in dispatches]
+            requests += member.reserve(step, dispatches, self._executor, ids, at)
         except ModuleChangedError as error:
             member.block(step, "module_changed", str(error), at)
             return True
@@ -268,6 +270,9 @@ class Loop:
         if self._signals > self._signals_seen:
             self._signals_seen = self._signals
             self._halt(Stop.INTERRUPT, GRACE_S if self._signals == 1 else 0.0)
+        for member in self._family:
+            if member.snap.halted is not None or member.stopped_by() is not None:
+                self._executor.recall(member.snap.run.id)
         now = self._clock.monotonic_ms()
         if self._deadline_ms is not None and now >= self._deadline_ms and self.stop is None:
             self._halt(Stop.INTERRUPT, GRACE_S)
@@ -388,8 +393,7 @@ class Loop:
         return [self._deadline_ms, *(member.deadline_ms for member in self._family)]
 
 
-def _by_step(snap: Snapshot, dispatches: Sequence[Dispatch]) -> list[tuple[Step, list[Unit]]]:
+def _by_step(snap: Snapshot, dispatches: Sequence[Dispatch]) -> list[tuple[Step, list[Dispatch]]]:
     """Gather dispatches of one step, which come one after the other."""
     grouped = groupby(dispatches, key=lambda dispatch: dispatch.step)
-    found = [(snap.steps[index], [one.unit for one in group]) for index, group in grouped]
-    return [(step, [step.units[ordinal] for ordinal in ordinals]) for step, ordinals in found]
+    return [(snap.steps[index], list(group)) for index, group in grouped]

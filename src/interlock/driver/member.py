@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +15,7 @@ from interlock.dispatch.base import Request
 from interlock.driver.executor import Executor
 from interlock.driver.jobs import JobBook
 from interlock.model import events as ev
+from interlock.model.actions import Ahead, Dispatch
 from interlock.model.run import Snapshot, Step, Unit
 from interlock.model.states import RUN_ENDED, STEP_ENDED, Reason, RunState, StepState
 from interlock.store.base import RequestRow
@@ -97,8 +99,8 @@ class Member:
         """Milliseconds this run has been driven, over all its drivers."""
         return self._driven_before + monotonic_ms - self._began_ms
 
-    def now(self, moment: Moment) -> Now:
-        """Return the moment of a decision about this run."""
+    def now(self, moment: Moment, ahead: Mapping[int, Ahead] = MappingProxyType({})) -> Now:
+        """Return the moment of a decision about this run; `ahead` is by the executor's numbers of its steps."""
         levels: list[Member] = []
         level = self.parent
         while level is not None:
@@ -109,6 +111,7 @@ class Member:
             driven_ms=self.driven_ms(moment.monotonic_ms),
             above_ms=tuple(above.driven_ms(moment.monotonic_ms) for above in levels),
             map_concurrency=moment.map_concurrency,
+            ahead={number - self.first: line for number, line in ahead.items()} if self.first else ahead,
         )
 
     def stopped_by(self) -> Stopping | None:
@@ -123,19 +126,21 @@ class Member:
         return None
 
     def reserve(
-        self, step: Step, units: list[Unit], executor: Executor, dispatches: Sequence[str], at: int
+        self, step: Step, dispatches: Sequence[Dispatch], executor: Executor, ids: Sequence[str], at: int
     ) -> list[tuple[Request, Place]]:
         """Reserve the next attempts of units of one kind as far as the executor has places for them.
 
-        `dispatches` are ids for all of them. Raises what JobBook.job and JobBook.request raise.
+        `ids` are for all of them. Raises what JobBook.job and JobBook.request raise.
         """
+        units = [step.units[dispatch.unit] for dispatch in dispatches]
         jobs = [self.jobs.job(step, unit) for unit in units]
-        places = executor.capacity(jobs[0], len(units))
+        ahead = sum(dispatch.ahead for dispatch in dispatches)
+        places = executor.capacity(jobs[0], len(units) - ahead, ahead)
         reserve = reservation(self.snap, self.snap.plan.steps[step.index], units[0].kind)
         found: list[tuple[Request, Place]] = []
-        for unit, job, process, dispatch in zip(units, jobs, places, dispatches, strict=False):
+        for wanted, unit, job, process, dispatch in zip(dispatches, units, jobs, places, ids, strict=False):
             number = unit.attempt + 1
-            request = self.jobs.request(job, step, unit, number, dispatch, process)
+            request = self.jobs.request(job, step, unit, number, dispatch, process, ahead=wanted.ahead)
             tree = request.worktree
             event = ev.AttemptReserved(
                 at=at,

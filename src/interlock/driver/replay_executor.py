@@ -19,7 +19,9 @@ from interlock.driver.clock import StillClock
 from interlock.driver.recording import Past, Recording, outcome
 from interlock.driver.replay_faults import Fault, place_of
 from interlock.model import canon
+from interlock.model.actions import Ahead
 from interlock.model.events import Event, Process
+from interlock.model.plan import Plan
 from interlock.model.run import Snapshot
 from interlock.model.states import Reason
 
@@ -62,9 +64,19 @@ class ReplayExecutor:
         """Keep the run in sight: what it waits for decides how far the clock may jump."""
         self._snap = snap
 
-    def capacity(self, job: Job, wanted: int) -> list[Process | None]:  # noqa: ARG002 - the protocol's
+    def prepare(self, plan: Plan, ended: Collection[str]) -> None:
+        """Nothing has to be set up here."""
+
+    def capacity(self, job: Job, wanted: int, ahead: int = 0) -> list[Process | None]:  # noqa: ARG002 - the protocol's
         """Offer all."""
         return [None] * wanted
+
+    def ahead(self, run_id: str) -> dict[int, Ahead]:  # noqa: ARG002 - the protocol's
+        """Nothing waits in line here."""
+        return {}
+
+    def recall(self, run_id: str) -> None:
+        """Nothing waits in line here."""
 
     def start(self, requests: list[Request]) -> None:
         """Look the answers up."""
