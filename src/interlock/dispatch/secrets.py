@@ -57,14 +57,22 @@ class EnvResolver:
         self._resolved: dict[tuple[str, ...], ResolvedEnv] = {}
 
     def resolve(self, names: tuple[str, ...]) -> ResolvedEnv:
-        """Return the values of the groups. Raises EnvUnresolvedError that names what is missing."""
-        with self._lock:
+        """Return the values of the groups. Raises EnvUnresolvedError that names what is missing.
+
+        Without `names` this waits for nobody.
+        """
+        if not self._lock.acquire(blocking=bool(names)):
+            # a command is asked for a secret just now; nobody can have it yet
+            return self._merge(()) if self._extra or self._known else _NOTHING
+        try:
             if not (names or self._extra or self._known):
                 return _NOTHING
             found = self._resolved.get(names)
             if found is None:
                 found = self._resolved[names] = self._merge(names)
             return found
+        finally:
+            self._lock.release()
 
     def _merge(self, names: tuple[str, ...]) -> ResolvedEnv:
         values: dict[str, str] = {}

@@ -21,6 +21,7 @@ from interlock.dispatch.isolated import Isolation
 from interlock.dispatch.leftovers import end_strays
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import Marker, step_of
+from interlock.dispatch.nursery import Pump
 from interlock.dispatch.open_files import OF_A_COMMAND, OF_A_PROMPT, OpenFiles
 from interlock.dispatch.process import CommandRunner
 from interlock.dispatch.python import PythonPool
@@ -92,6 +93,7 @@ class LocalExecutor:
             environ=environ,
             reaper=self._reaper,
             isolation=self._isolation,
+            pump=Pump(self._poller, self._ready.append),
         )
         self._files = OpenFiles()
         self._pool = PythonPool(
@@ -184,7 +186,9 @@ class LocalExecutor:
     def _poll(self, until: float | None) -> None:
         """Handle what is there, waiting until something is, or the earlier of `until` and the pool's next tick."""
         now = time.monotonic()
-        due = self._pool.next_tick if until is None else min(until, self._pool.next_tick)
+        due = min(self._pool.next_tick, self._commands.next_tick)
+        if until is not None:
+            due = min(due, until)
         events = self._poller.poll(None if due == float("inf") else max(0.0, due - now), _EVENTS)
         now_ms = time.time_ns() // 1_000_000
         sockets = self._pool.sockets
@@ -194,12 +198,13 @@ class LocalExecutor:
                 answers.append((fd, mask))
             elif fd == self._event:
                 self._take_posted()
-            else:
+            elif not self._commands.on_event(fd):
                 self._pool.on_handler(fd)
         for fd, mask in answers:
             peer = sockets.get(fd)
             if peer is not None:
                 self._pool.on_socket(peer, mask, now_ms)
+        self._commands.tick(time.monotonic())
         if self._pool.next_tick <= now or not events:
             self._pool.tick(time.monotonic())
 
