@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
 import subprocess
 import sys
@@ -127,6 +126,8 @@ class FileSources:
 
     def shell(self) -> Shell | None:
         """Bash where there is one, else a POSIX shell."""
+        import shutil  # noqa: PLC0415 - heavy, and what is named by its path needs no search
+
         bash = shutil.which("bash")
         if bash:
             return Shell(name="bash", argv=(os.path.abspath(bash), "-euo", "pipefail", "-c"))  # noqa: PTH100 - not through links
@@ -135,6 +136,8 @@ class FileSources:
 
     def program(self, name: str) -> str | Missing:
         """Return the full path of a program."""
+        import shutil  # noqa: PLC0415 - as in shell
+
         found = shutil.which(name)
         if found is None:
             return Missing(reason="was not found on PATH", hint="install it, or write its full path")
@@ -145,6 +148,8 @@ class FileSources:
         if not configured:
             return self._default_python()
         program = configured[0]
+        import shutil  # noqa: PLC0415 - as in shell
+
         name = str(self._root / Path(program).expanduser()) if "/" in program else program
         found = shutil.which(name)
         if found is None:
