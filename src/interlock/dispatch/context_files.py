@@ -79,10 +79,10 @@ class ContextFiles:
         with self._lock:
             if not self._made:
                 self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                for old in self._scratch.glob(_PREFIX + "*"):
+                for name in os.listdir(self._scratch):  # noqa: PTH208 - names are enough
                     # of a driver that was killed; a driver runs alone, and ends its predecessor's children first
-                    if old != self._folder:
-                        _remove(old)
+                    if name.startswith(_PREFIX) and name != self._folder.name:
+                        _remove(self._scratch / name)
                 self._made = True
 
     def remove(self) -> None:

@@ -17,7 +17,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from interlock.dispatch import dotenv
 from interlock.dispatch.clean_env import clean
 from interlock.dispatch.redact import MIN_LENGTH, PatternRedactor
 from interlock.dispatch.redact_base import EnvUnresolvedError, NullRedactor, ResolvedEnv
@@ -122,6 +121,8 @@ class EnvResolver:
         return value
 
     def _file(self, group: EnvGroup, file: str) -> dict[str, str]:
+        from interlock.dispatch import dotenv  # noqa: PLC0415 - its patterns take time to compile, and few have such files
+
         path = self._root / file
         try:
             return dotenv.parse(path.read_text(encoding="utf-8"))
