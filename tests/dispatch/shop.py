@@ -67,7 +67,7 @@ class Shop:
             folder / "scratch",
             self.marker,
             environ=environ,
-            pump=Pump(self.poller, self.reports.put) if pumped else None,
+            pump=Pump(self.poller, self.reports.put, lambda: None) if pumped else None,
         )
 
     def _resolve(self, job: Job) -> ResolvedEnv:

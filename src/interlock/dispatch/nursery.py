@@ -1,8 +1,8 @@
 """Watches commands while they are young, in the thread that polls anyway; one that lasts moves to a thread of its own.
 
-Most commands of a wide map end within milliseconds. Threads for them would get in each other's way more than they
-would do: whoever starts a process holds the interpreter until the program is loaded.
-Guarantees: nothing here waits; an attempt that is 0.2 s old, has to be ended or is unwatched because the polling
+Most commands of a wide map end within milliseconds. A thread for each would take the interpreter from the others, and
+from the one that commits, more often than it would have something to do.
+Guarantees: what belongs to the polling thread never waits; an attempt that is 0.2 s old, has to be ended or is unwatched because the polling
 thread is held up elsewhere is watched by another thread, which keeps its limits; every attempt that `begin` takes ends
 in exactly one Outcome, from here or from there.
 """
@@ -37,6 +37,8 @@ class Pump(NamedTuple):
 
     poller: select.epoll
     report: Callable[[Report], None]
+    nudge: Callable[[], None]
+    """Called from any thread, it makes the poller say something."""
 
 
 class Owner(Protocol):
@@ -46,8 +48,8 @@ class Owner(Protocol):
         """Go on with an attempt in another thread, from its start when nothing supervises it yet."""
         ...
 
-    def ended(self, attempt: Attempt) -> None:
-        """Forget the attempt."""
+    def ended(self, attempt: Attempt, outcome: Outcome, report: Callable[[Report], None] | None = None) -> None:
+        """Forget the attempt and report how it ended, from any thread unless there is a `report`."""
         ...
 
     def fault(self, attempt: Attempt, error: Exception) -> Outcome:
@@ -69,7 +71,7 @@ class _Child:
 
 
 class Nursery:
-    """`begin`, `on_event` and `tick` belong to the polling thread; the rest is safe from any."""
+    """`on_event`, `next_tick` and `tick` belong to the polling thread; the rest is safe from any."""
 
     def __init__(self, pump: Pump, launcher: Launcher, owner: Owner) -> None:
         self._pump = pump
@@ -85,7 +87,7 @@ class Nursery:
         self._closing = threading.Event()
 
     def takes(self, attempt: Attempt) -> bool:
-        """Tell whether the attempt can begin here: without waiting, and without a limit that may soon be reached."""
+        """Tell whether the attempt can begin here: without waiting long, and without a limit that may soon be reached."""
         request, job = attempt.request, attempt.request.job
         if request.worktree is not None or job.merge is not None or job.idle_timeout_ms is not None:
             return False
@@ -93,21 +95,22 @@ class Nursery:
             return False
         return self._launcher.is_ready(job) and self._is_guarded()
 
-    def begin(self, attempt: Attempt) -> None:
-        """Start the attempt's process, or report why not."""
+    def begin(self, attempt: Attempt) -> Supervisor | None:
+        """Start the attempt's process, or report why not. One that has to be ended at once is given back."""
         begun: Supervisor | Outcome | None = None
         try:
             begun = self._launcher.begin(attempt, patient=False)
             if isinstance(begun, Supervisor):
-                self._adopt(_Child(attempt, begun))
-                return
+                return None if self._adopt(_Child(attempt, begun)) else begun
         except BusyError:
             self._launcher.release(attempt)
             self._owner.take_over(attempt, None)
-            return
+            return None
         except Exception as error:  # noqa: BLE001 - a fault of ours must end as an outcome, or the run would wait for ever
             begun = self._broken(attempt, begun, error)
-        self._report(attempt, begun)
+        self._launcher.release(attempt)
+        self._owner.ended(attempt, begun)
+        return None
 
     def _broken(self, attempt: Attempt, begun: Supervisor | Outcome | None, error: Exception) -> Outcome:
         if isinstance(begun, Supervisor):
@@ -116,11 +119,13 @@ class Nursery:
                 begun.end(self._pump.poller)
         return self._owner.fault(attempt, error)
 
-    def _adopt(self, child: _Child) -> None:
+    def _adopt(self, child: _Child) -> bool:
+        """Take the child in, unless it has to be ended or its exit would be no event."""
         if not child.supervisor.begin():
-            self._owner.take_over(child.attempt, child.supervisor)
-            return
+            return False
         with self._lock:
+            if child.attempt.cancelled is not None:
+                return False
             # most say little and end at once: that is one event instead of three
             child.supervisor.attach(self._pump.poller, exit_only=True)
             self._children[child.attempt.request.dispatch] = child
@@ -128,11 +133,7 @@ class Nursery:
         self._untold.append(child)
         if self._asleep:
             self._wanted.set()
-
-    def _report(self, attempt: Attempt, outcome: Outcome) -> None:
-        self._launcher.release(attempt)
-        self._owner.ended(attempt)
-        self._pump.report(outcome)
+        return True
 
     def on_event(self, fd: int) -> bool:
         """Take in what is ready; tell whether the descriptor is one of ours."""
@@ -156,7 +157,8 @@ class Nursery:
                 outcome = self._broken(child.attempt, supervisor, error)
         # the journal wants no entry of a start whose end comes along, but whoever listens is told of both
         supervisor.tell(self._pump.report)
-        self._report(child.attempt, outcome)
+        self._launcher.release(child.attempt)
+        self._owner.ended(child.attempt, outcome, self._pump.report)
         return True
 
     @property

@@ -1,4 +1,4 @@
-"""Runs commands and scripts: young ones in the thread that polls, the rest in one thread each.
+"""Runs commands and scripts: a few threads start them, the thread that polls watches them, one each those that last.
 
 Guarantees: `start` and `cancel` never block and never raise for one attempt; every started request gets exactly one
 Outcome through `report`, from a thread of the runner, or through the pump's; after `close` no process of this driver
@@ -13,6 +13,7 @@ import queue
 import select
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -32,6 +33,7 @@ from interlock.dispatch.supervisor import Supervisor
 from interlock.model.states import Reason
 
 _JOIN_S: Final = 10.0
+_MIDWIVES: Final = 3
 
 
 class Wake:
@@ -51,6 +53,43 @@ class Wake:
         """Release both ends; nobody may call it any more."""
         os.close(self.fd)
         os.close(self._writing)
+
+
+class Births:
+    """Young attempts that wait for their process, and the threads that see to it. Safe from any thread.
+
+    More threads than a few would only take the interpreter from one another; one alone would be held up by every
+    program that takes its time to load.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[Attempt] = deque()
+        self._midwives = 0
+        self.count = 0
+
+    def add(self, attempt: Attempt) -> bool:
+        """Add one; tell whether one more thread should see to it."""
+        with self._lock:
+            self._waiting.append(attempt)
+            self.count += 1
+            more = self._midwives < _MIDWIVES
+            self._midwives += more
+            return more
+
+    def take(self) -> Attempt | None:
+        """Return the next; None lets the thread go."""
+        with self._lock:
+            if self._waiting:
+                return self._waiting.popleft()
+            self._midwives -= 1
+            return None
+
+    def done(self) -> bool:
+        """Count one as born; tell whether it was the last."""
+        with self._lock:
+            self.count -= 1
+            return not self.count
 
 
 class CommandRunner:
@@ -86,7 +125,9 @@ class CommandRunner:
         self._owns_reaper = reaper is None
         self._launcher = Launcher(report, env_for, log, scratch, marker, base, self._reaper)
         self._nursery = None if pump is None else Nursery(pump, self._launcher, self)
-        self._queue: queue.SimpleQueue[tuple[Attempt, Supervisor | None] | None] = queue.SimpleQueue()
+        self._pump = pump
+        self._queue: queue.SimpleQueue[tuple[Attempt, Supervisor | None] | Births | None] = queue.SimpleQueue()
+        self._births = Births()
         self._lock = threading.Lock()
         self._attempts: dict[str, Attempt] = {}
         self._dispatches: dict[str, set[str]] = {}
@@ -104,19 +145,18 @@ class CommandRunner:
     def start(self, request: Request) -> None:
         """Begin the attempt; its reports follow."""
         attempt = Attempt(request)
-        nursery = self._nursery
         with self._lock:
-            young = nursery is not None and nursery.takes(attempt) and self._is_threaded()
+            young = self._nursery is not None and self._nursery.takes(attempt) and self._is_threaded()
             refused = None if young else self._refusal()
             if refused is None:
                 self._attempts[request.dispatch] = attempt
                 self._dispatches.setdefault(request.job.key, set()).add(request.dispatch)
+                if not young:
+                    self._occupy_thread((attempt, None))
+                elif self._births.add(attempt):
+                    self._occupy_thread(self._births)
         if refused is not None:
             self._report(attempt.never_began(*refused))
-        elif nursery is not None and young:
-            nursery.begin(attempt)
-        else:
-            self.take_over(attempt, None)
 
     def _is_threaded(self) -> bool:
         """Tell whether there is a thread that could take over, and work is still taken."""
@@ -147,11 +187,14 @@ class CommandRunner:
     def take_over(self, attempt: Attempt, supervisor: Supervisor | None) -> None:
         """Go on with an attempt in a thread, from its start when nothing supervises it yet."""
         with self._lock:
-            if self._threaded >= len(self._threads):
-                # without another thread it waits for one of those that there are
-                self._add_thread()
-            self._threaded += 1
-            self._queue.put((attempt, supervisor))
+            self._occupy_thread((attempt, supervisor))
+
+    def _occupy_thread(self, work: tuple[Attempt, Supervisor | None] | Births) -> None:
+        """Give work to a thread; without another one it waits for one of those that there are."""
+        if self._threaded >= len(self._threads):
+            self._add_thread()
+        self._threaded += 1
+        self._queue.put(work)
 
     def cancel(self, dispatches: list[str] | None, grace_s: float) -> None:
         """Ask attempts (None: all) to end: SIGTERM to their trees, SIGKILL after `grace_s`."""
@@ -180,10 +223,16 @@ class CommandRunner:
         if self._nursery is not None:
             self._nursery.tick(now)
 
-    def ended(self, attempt: Attempt) -> None:
-        """Forget the attempt."""
+    @property
+    def in_birth(self) -> int:
+        """How many young attempts have no process yet; `nudge` follows when there are none."""
+        return self._births.count
+
+    def ended(self, attempt: Attempt, outcome: Outcome, report: Callable[[Report], None] | None = None) -> None:
+        """Forget the attempt and report how it ended, from any thread unless there is a `report`."""
         with self._lock:
             self._attempts.pop(attempt.request.dispatch, None)
+        (report or self._report)(outcome)
 
     def end_strays(self, job_key: str) -> int:
         """End what left the groups of a job that is over, and forget the job; return how many processes there were."""
@@ -219,17 +268,33 @@ class CommandRunner:
         poller.register(wake.fd, select.POLLIN)
         try:
             while (work := self._queue.get()) is not None:
-                attempt, supervisor = work
-                attempt.wake = wake
-                outcome = self._carry_out(attempt, supervisor, poller, wake.fd)
-                self._launcher.release(attempt)
+                if isinstance(work, Births):
+                    self._midwife(wake, poller)
+                else:
+                    self._attend(*work, wake, poller)
                 with self._lock:
-                    attempt.wake = None
                     self._threaded -= 1
-                self.ended(attempt)
-                self._report(outcome)
         finally:
             wake.close()
+
+    def _midwife(self, wake: Wake, poller: select.poll) -> None:
+        """Start young attempts' processes as long as there are any."""
+        nursery, pump = self._nursery, self._pump
+        while nursery is not None and pump is not None and (attempt := self._births.take()) is not None:
+            supervisor = nursery.begin(attempt)
+            if self._births.done():
+                pump.nudge()
+            if supervisor is not None:
+                self._attend(attempt, supervisor, wake, poller)
+
+    def _attend(self, attempt: Attempt, supervisor: Supervisor | None, wake: Wake, poller: select.poll) -> None:
+        """Carry out one attempt, or what is left of it."""
+        attempt.wake = wake
+        outcome = self._carry_out(attempt, supervisor, poller, wake.fd)
+        self._launcher.release(attempt)
+        with self._lock:
+            attempt.wake = None
+        self.ended(attempt, outcome)
 
     def _carry_out(self, attempt: Attempt, supervisor: Supervisor | None, poller: select.poll, wake_fd: int) -> Outcome:
         try:

@@ -43,6 +43,7 @@ _GATHER_MS: Final = 1
 _GATHER_FROM: Final = 4
 """In flight: below, one commit for each outcome costs less than waiting for company."""
 _GATHER_SHARE: Final = 0.75
+_BIRTH_S: Final = 0.004
 
 
 class LocalExecutor:
@@ -93,7 +94,7 @@ class LocalExecutor:
             environ=environ,
             reaper=self._reaper,
             isolation=self._isolation,
-            pump=Pump(self._poller, self._ready.append),
+            pump=Pump(self._poller, self._ready.append, lambda: self._post(_nothing)),
         )
         self._files = OpenFiles()
         self._pool = PythonPool(
@@ -166,10 +167,17 @@ class LocalExecutor:
             if self._woken or self._ready or (until is not None and time.monotonic() >= until):
                 break
         self._woken = False
+        self._await_births()
         self._gather()
         ready = self._ready.copy()
         self._ready.clear()
         return ready
+
+    def _await_births(self) -> None:
+        """Let commands that are about to start do so before the journal takes the interpreter for itself."""
+        until = time.monotonic() + _BIRTH_S
+        while self._commands.in_birth and time.monotonic() < until:
+            self._poll(until)
 
     def _gather(self) -> None:
         first = self._ready[0] if self._ready else None
@@ -271,6 +279,10 @@ class LocalExecutor:
             self._closed = True
             self._poller.close()
             os.close(self._event)
+
+
+def _nothing() -> None:
+    """What is posted to be noticed."""
 
 
 def _is_function(job: Job) -> bool:
