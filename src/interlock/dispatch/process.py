@@ -33,7 +33,7 @@ from interlock.dispatch.supervisor import Supervisor
 from interlock.model.states import Reason
 
 _JOIN_S: Final = 10.0
-_MIDWIVES: Final = 3
+_MIDWIVES: Final = 2
 
 
 class Wake:
@@ -66,13 +66,16 @@ class Births:
         self._lock = threading.Lock()
         self._waiting: deque[Attempt] = deque()
         self._midwives = 0
-        self.count = 0
+        self._count = 0
+        self._none = threading.Event()
+        self._none.set()
 
     def add(self, attempt: Attempt) -> bool:
         """Add one; tell whether one more thread should see to it."""
         with self._lock:
             self._waiting.append(attempt)
-            self.count += 1
+            self._count += 1
+            self._none.clear()
             more = self._midwives < _MIDWIVES
             self._midwives += more
             return more
@@ -88,8 +91,15 @@ class Births:
     def done(self) -> bool:
         """Count one as born; tell whether it was the last."""
         with self._lock:
-            self.count -= 1
-            return not self.count
+            self._count -= 1
+            if self._count:
+                return False
+            self._none.set()
+            return True
+
+    def wait(self, timeout_s: float) -> None:
+        """Return when all are born, or after `timeout_s`."""
+        self._none.wait(timeout_s)
 
 
 class CommandRunner:
@@ -223,10 +233,9 @@ class CommandRunner:
         if self._nursery is not None:
             self._nursery.tick(now)
 
-    @property
-    def in_birth(self) -> int:
-        """How many young attempts have no process yet; `nudge` follows when there are none."""
-        return self._births.count
+    def await_births(self, timeout_s: float) -> None:
+        """Wait until every young attempt has its process; `nudge` tells of what takes longer."""
+        self._births.wait(timeout_s)
 
     def ended(self, attempt: Attempt, outcome: Outcome, report: Callable[[Report], None] | None = None) -> None:
         """Forget the attempt and report how it ended, from any thread unless there is a `report`."""

@@ -162,22 +162,17 @@ class LocalExecutor:
     def wait(self, timeout_s: float | None) -> list[Report]:
         """Return what has happened. Many short units in flight are gathered, for fewer and bigger commits."""
         until = None if timeout_s is None else time.monotonic() + timeout_s
+        # the threads that start commands need the interpreter, and would have to take it from this one
+        self._commands.await_births(_BIRTH_S)
         while True:
             self._poll(0.0 if self._ready else until)
             if self._woken or self._ready or (until is not None and time.monotonic() >= until):
                 break
         self._woken = False
-        self._await_births()
         self._gather()
         ready = self._ready.copy()
         self._ready.clear()
         return ready
-
-    def _await_births(self) -> None:
-        """Let commands that are about to start do so before the journal takes the interpreter for itself."""
-        until = time.monotonic() + _BIRTH_S
-        while self._commands.in_birth and time.monotonic() < until:
-            self._poll(until)
 
     def _gather(self) -> None:
         first = self._ready[0] if self._ready else None
