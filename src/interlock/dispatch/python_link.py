@@ -12,7 +12,6 @@ import select
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from collections import deque
 from typing import IO, Final, NamedTuple
@@ -61,6 +60,8 @@ class Link:
     def __init__(self, interpreter: Interpreter) -> None:
         self._ended: list[tuple[int, int]] = []
         self.dead = False
+        import tempfile  # noqa: PLC0415 - heavy, and many runs call no Python function
+
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the link
         argv = [*interpreter.argv, python_zygote.__file__, str(theirs.fileno()), *interpreter.folders]

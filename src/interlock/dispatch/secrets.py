@@ -17,7 +17,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from interlock.dispatch import dotenv
 from interlock.dispatch.clean_env import clean
 from interlock.dispatch.redact import MIN_LENGTH, PatternRedactor
 from interlock.dispatch.redact_base import EnvUnresolvedError, NullRedactor, ResolvedEnv
@@ -61,15 +60,20 @@ class EnvResolver:
     def resolve(self, names: tuple[str, ...], more: Hidden = ()) -> ResolvedEnv:
         """Return the values of the groups; `more` is to be redacted too.
 
-        Raises EnvUnresolvedError that names what is missing.
+        Raises EnvUnresolvedError that names what is missing. Without `names` this waits for nobody.
         """
-        with self._lock:
+        if not self._lock.acquire(blocking=bool(names)):
+            # a command is asked for a secret just now; nobody can have it yet
+            return self._merge((), more) if more or self._extra or self._known else _NOTHING
+        try:
             if not (names or more or self._extra or self._known):
                 return _NOTHING
             found = self._resolved.get((names, more))
             if found is None:
                 found = self._resolved[names, more] = self._merge(names, more)
             return found
+        finally:
+            self._lock.release()
 
     def _merge(self, names: tuple[str, ...], more: Hidden) -> ResolvedEnv:
         values: dict[str, str] = {}
@@ -119,6 +123,8 @@ class EnvResolver:
         return value
 
     def _file(self, group: EnvGroup, file: str) -> dict[str, str]:
+        from interlock.dispatch import dotenv  # noqa: PLC0415 - its patterns take time to compile, and few have such files
+
         path = self._root / file
         try:
             return dotenv.parse(path.read_text(encoding="utf-8"))

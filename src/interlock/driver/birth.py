@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from datetime import UTC, datetime
 
 from interlock.model.plan import Child, Gate, Plan, Step
@@ -13,7 +13,7 @@ from interlock.store.births import NewRun, NewStep, Stage
 def new_run_id(wall_ms: int) -> str:
     """Return an id such as `20261130-131702-3f9a2c41`: UTC date and time, then milliseconds and chance in hex."""
     moment = datetime.fromtimestamp(wall_ms / 1000, UTC)
-    return f"{moment:%Y%m%d-%H%M%S}-{wall_ms % 1000:03x}{secrets.token_hex(3)[:5]}"
+    return f"{moment:%Y%m%d-%H%M%S}-{wall_ms % 1000:03x}{os.urandom(3).hex()[:5]}"
 
 
 def stages(gate: Gate | None) -> tuple[Stage, ...]:

@@ -22,10 +22,15 @@ def load_workflow(path: Path, project: ProjectPaths, config: Config) -> tuple[Pl
     text = _unnamable(path.resolve(), project.root) or _read(path)
     if isinstance(text, Source):
         return None, text.diagnostics()
-    compiled = compile_workflow(text, str(path))
-    if compiled.workflow is None:
-        return None, compiled.diagnostics
-    resolved = resolve(compiled.workflow, config, FileSources(path, project))
+    sources = FileSources(path, project)
+    sources.ask_ahead()
+    try:
+        compiled = compile_workflow(text, str(path))
+        if compiled.workflow is None:
+            return None, compiled.diagnostics
+        resolved = resolve(compiled.workflow, config, sources)
+    finally:
+        sources.forget()
     return resolved.plan, tuple(sorted({*compiled.diagnostics, *resolved.diagnostics}))
 
 

@@ -21,6 +21,7 @@ from interlock.dispatch.isolated import Isolation
 from interlock.dispatch.leftovers import end_strays
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import Marker, step_of
+from interlock.dispatch.nursery import Pump
 from interlock.dispatch.open_files import OF_A_COMMAND, OF_A_PROMPT, OpenFiles
 from interlock.dispatch.process import CommandRunner
 from interlock.dispatch.python import PythonPool
@@ -45,6 +46,7 @@ _GATHER_FROM: Final = 4
 _GATHER_SHARE: Final = 0.75
 _GATHER_MOST: Final = 128
 """More in one commit saves little, and what waits in line is not worth waiting for."""
+_BIRTH_S: Final = 0.004
 
 
 class LocalExecutor:
@@ -95,6 +97,7 @@ class LocalExecutor:
             environ=environ,
             reaper=self._reaper,
             isolation=self._isolation,
+            pump=Pump(self._poller, self._ready.append, lambda: self._post(_nothing)),
         )
         self._files = OpenFiles()
         self._pool = PythonPool(
@@ -178,6 +181,8 @@ class LocalExecutor:
         """Return what has happened. Many short units in flight are gathered, for fewer and bigger commits."""
         until = None if timeout_s is None else time.monotonic() + timeout_s
         self._pool.go_on()
+        # the threads that start commands need the interpreter, and would have to take it from this one
+        self._commands.await_births(_BIRTH_S)
         while True:
             self._poll(0.0 if self._ready else until)
             if self._woken or self._ready or (until is not None and time.monotonic() >= until):
@@ -204,7 +209,9 @@ class LocalExecutor:
     def _poll(self, until: float | None) -> None:
         """Handle what is there, waiting until something is, or the earlier of `until` and the pool's next tick."""
         now = time.monotonic()
-        due = self._pool.next_tick if until is None else min(until, self._pool.next_tick)
+        due = min(self._pool.next_tick, self._commands.next_tick)
+        if until is not None:
+            due = min(due, until)
         events = self._poller.poll(None if due == float("inf") else max(0.0, due - now), _EVENTS)
         now_ms = time.time_ns() // 1_000_000
         sockets = self._pool.sockets
@@ -214,12 +221,13 @@ class LocalExecutor:
                 answers.append((fd, mask))
             elif fd == self._event:
                 self._take_posted()
-            else:
+            elif not self._commands.on_event(fd):
                 self._pool.on_handler(fd)
         for fd, mask in answers:
             peer = sockets.get(fd)
             if peer is not None:
                 self._pool.on_socket(peer, mask, now_ms)
+        self._commands.tick(time.monotonic())
         if self._pool.next_tick <= now or not events:
             self._pool.tick(time.monotonic())
 
@@ -290,6 +298,10 @@ class LocalExecutor:
             self._closed = True
             self._poller.close()
             os.close(self._event)
+
+
+def _nothing() -> None:
+    """What is posted to be noticed."""
 
 
 def _is_function(job: Job) -> bool:
