@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,8 @@ from tests.store.rebuild import compare
 import interlock
 from interlock.app import App
 from interlock.driver.forking import ForkOrder
+from interlock.driver.params import ParamsInput
+from interlock.errors import UsageError
 
 CHAIN = """\
     ---
@@ -156,3 +161,57 @@ def test_gc_takes_what_a_forks_source_took_from_and_the_fork_goes_on(world: Worl
         assert {unit.reused.run for unit in app.store.units(third) if unit.reused} == {first}
         assert set(app.gc(older_than_ms=-1_000).runs) == {second, third}
         assert world.calls() == []
+
+
+def test_a_recorded_parameter_that_no_longer_fits_is_told_with_where_it_comes_from(world: World) -> None:
+    path = world.write("---\nparams: { w: { type: string, default: x } }\nsteps:\n  - { id: one, run: echo hi }\n---\n")
+    with interlock.open(world.root) as app:
+        old = app.run_file(path).run_id
+        mend(path, "type: string, default: x", "type: integer")
+        hint = f"parameters are those of run {old} where none are given; give another value with -p NAME=VALUE"
+        for call in (lambda: app.explain_fork(ForkOrder(run=old)), lambda: app.replay(old, workflow=path)):
+            with pytest.raises(UsageError) as raised:
+                call()
+            assert (raised.value.message, raised.value.hint) == ('param \'w\': "x" is not of type "integer"', hint)
+        given = ParamsInput(cli=[("w", "3")])
+        assert app.fork(ForkOrder(run=old, params=given)).exit_code == 0
+        assert app.replay(old, workflow=path, params=given).exit_code == 0
+
+
+def test_two_forks_at_once_take_over_the_same_and_repeat_nothing(world: World) -> None:
+    path = world.write(CHAIN)
+    with interlock.open(world.root) as app:
+        old = approved(app, path)
+    world.calls()
+    command = [sys.executable, "-m", "interlock", "fork", old, "--json"]
+    both = [subprocess.Popen(command, cwd=world.root, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    ends = [json.loads(fork.communicate(timeout=60)[0].splitlines()[-1]) for fork in both]
+    assert [fork.returncode for fork in both] == [4, 4]
+    assert {end["run"]["forked_from"] for end in ends} == {old}
+    assert len({end["run"]["id"] for end in ends}) == 2
+    assert ([end["census"]["reused"] for end in ends], world.calls()) == ([3, 3], [])
+
+
+def test_an_abandoned_run_is_forked_from_what_it_completed(world: World) -> None:
+    path = world.write(CHAIN)
+    with interlock.open(world.root) as app:
+        old = app.run_file(path).run_id
+        app.abandon(old)
+        world.calls()
+        new = app.fork(ForkOrder(run=old))
+        assert (new.exit_code, world.calls(), census(app, new.run_id)) == (4, [], [(1, 1), (1, 1), (1, 1)])
+
+
+def test_a_renamed_step_is_new_and_a_removed_one_is_missed_by_none(world: World) -> None:
+    path = world.write(CHAIN)
+    with interlock.open(world.root) as app:
+        old = approved(app, path)
+        mend(path, "id: three", "id: third")
+        mend(path, "## three", "## third")
+        told = app.explain_fork(ForkOrder(run=old)).steps
+        assert [(one.id, one.action) for one in told] == [("one", "reuse"), ("two", "reuse"), ("third", "run")]
+        other = world.write("---\nsteps: [{ id: third }, { id: x }]\n---\n## third\na\n## x\nb\n", "new.md")
+        with pytest.raises(UsageError, match=r"step 'third' can't be taken as it is: run .* has no such step"):
+            app.fork(ForkOrder(run=old, workflow=other, from_step="x"))
+        short = world.write("---\nsteps: [{ id: one }]\n---\n## one\nfirst\n", "short.md")
+        assert [one.action for one in app.explain_fork(ForkOrder(run=old, workflow=short)).steps] == ["reuse"]

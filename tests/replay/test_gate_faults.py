@@ -119,21 +119,23 @@ def test_what_a_gate_asks_is_named_in_the_hint(app: App) -> None:
         ("timeout@each.check:c", '\'each.check\' was not asked about that item, but about "a", "b"'),
         ("timeout@say:c", "'say' has no items"),
         ("timeout@say.judge:4", "'say.judge' had 3 dispatches"),
+        (b"timeout@each:\xff", '\'each\' was not asked about that item, but about "a", "b"'),
     ],
 )
-def test_a_fault_that_meets_nothing_is_an_error_that_says_why(app: App, fault: str, why: str) -> None:
+def test_a_fault_that_meets_nothing_is_an_error_that_says_why(app: App, fault: str | bytes, why: str) -> None:
     app.close()
     command = [sys.executable, "-m", "interlock", "replay", "last", "--fault", fault]
+    shown = fault if isinstance(fault, str) else fault.decode("ascii", "replace").replace("\ufffd", "?")
     for more in ([], ["--json"]):
         done = subprocess.run(
             [*command, *more], cwd=app.project.root, capture_output=True, text=True, check=False, timeout=60
         )
         assert done.returncode == 1
         assert done.stderr == (
-            f"error: no dispatch met the fault {fault}: {why}\n"
+            f"error: no dispatch met the fault {shown}: {why}\n"
             "hint: the replay shows what was dispatched; name a fault that fits\n"
         )
-    assert json.loads(done.stdout)["faults_unused"] == [fault]
+    assert json.loads(done.stdout)["faults_unused"] == [shown]
 
 
 def test_a_fault_behind_another_that_ended_the_run_is_said_to_have_met_nothing(app: App) -> None:

@@ -22,7 +22,7 @@ from interlock.driver.birth import new_run
 from interlock.driver.estimating import history_of
 from interlock.driver.family import Opening
 from interlock.driver.load import restore
-from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
+from interlock.driver.params import NO_PARAMS, ParamsInput, explaining_recorded, read_params
 from interlock.driver.trees import with_uncommitted
 from interlock.errors import InterlockError, StoreError, UsageError
 from interlock.model import events as ev
@@ -172,7 +172,8 @@ def draft(
     """Look at the old run, compile the workflow, and check that it can be forked as ordered."""
     old = Old(store, order.run)
     plan = compiled(workflow_of(order, old.snap.plan.source, root))
-    values, params_json = coerced(plan, params_of(order, plan, old.params_json))
+    with explaining_recorded(order.run):
+        values, params_json = coerced(plan, params_of(order, plan, old.params_json))
     return Draft(plan, values, params_json, old, first_step(order, plan, old.snap))
 
 

@@ -73,6 +73,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_fault(text: str, plan: Plan) -> Fault:
     """Read one specification. Raises UsageError. A bare integer is N; write the item 3 as `3.0`."""
+    # no step and no item holds bytes that are no UTF-8, and no JSON can show them
+    text = text.encode("utf-8", "replace").decode()
     name, at, where = text.partition("@")
     place, colon, which = where.partition(":")
     if not at or not name or not place or (colon and not which):

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from interlock.driver.lease import Host
-from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
+from interlock.driver.params import NO_PARAMS, ParamsInput, explaining_recorded, read_params
 from interlock.driver.recording import Recorded, read_recording
 from interlock.driver.replay_faults import parse_fault
 from interlock.driver.replaying import Replay, replay
@@ -32,7 +32,8 @@ def replay_run(
     found = [parse_fault(text, used) for text in faults]
     params_json = recording.run.params_json
     if plan is not None or params is not None:
-        params_json = canon.dumps(_params(used, params or NO_PARAMS, msgspec.json.decode(params_json)))
+        with explaining_recorded(run_id):
+            params_json = canon.dumps(_params(used, params or NO_PARAMS, msgspec.json.decode(params_json)))
     return replay(recording, used, params_json, found, host)
 
 
