@@ -1,10 +1,12 @@
 """Worktrees through Trees against a bare loop of `git worktree add` and `remove` in threads, in the same run.
 
-The ratio of the medians must be at most 1.3: what is checked and kept may cost little beside the checkout itself.
+The ratio must be at most 1.3: what is checked and kept may cost little beside the checkout itself. Each loop goes first in
+every other round, and the rounds' ratios are averaged as ratios are, so that a host which slows down favours neither.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import statistics
 import subprocess
@@ -19,7 +21,7 @@ from interlock.dispatch.git.trees import Trees
 FILES = 5_000
 UNITS = 50
 CONCURRENCY = 8
-ROUNDS = 3
+ROUNDS = 4
 MOST = 1.3
 _RACES = 20
 
@@ -77,15 +79,23 @@ def ours(root: Path, folder: Path, commit: str) -> float:
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="pairs of loops, the first of each in turn")
+    rounds = parser.parse_args().rounds
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         root = repository(folder)
         commit = git(root, "rev-parse", "HEAD")
-        print(f"{UNITS} worktrees of {FILES} files, {CONCURRENCY} at a time, median of {ROUNDS}; seconds")
-        pairs = [(bare(root, folder, commit), ours(root, folder, commit)) for _ in range(ROUNDS)]
-    raw, own = (statistics.median(column) for column in zip(*pairs, strict=True))
-    ratio = statistics.median(mine / beside for beside, mine in pairs)
-    print(f"git worktree add + remove {raw:.2f}   Trees {own:.2f}   ratio {ratio:.2f} (at most {MOST})")
+        print(f"{UNITS} worktrees of {FILES} files, {CONCURRENCY} at a time; seconds", flush=True)
+        pairs = []
+        for number in range(rounds):
+            first, second = (bare, ours) if number % 2 == 0 else (ours, bare)
+            took = {one: one(root, folder, commit) for one in (first, second)}
+            pairs.append((took[bare], took[ours]))
+            raw, own = pairs[-1]
+            print(f"git worktree add + remove {raw:.2f}   Trees {own:.2f}   ratio {own / raw:.2f}", flush=True)
+    ratio = statistics.geometric_mean(own / raw for raw, own in pairs)
+    print(f"ratio {ratio:.2f} (at most {MOST})")
     return 0 if ratio <= MOST else 1
 
 

@@ -92,10 +92,30 @@ def test_a_worktree_in_use_and_a_leftover_are_listed_too(project: Path, trees: T
     (trees.prepare(ask(project, "fix-1")) / "a.txt").write_text("from before\n")
     trees.prepare(ask(project, "fix-1"))
     found = kept_now(interlock, project)
-    assert [(one["attempt"], one["commit"], one["registered"]) for one in found] == [
-        ("1", None, True),
-        ("1.leftover-1", None, True),
+    assert [(one["attempt"], one["files"], one["registered"]) for one in found] == [
+        ("1", 0, True),
+        ("1.leftover-1", 1, True),
     ]
+    assert found[0]["commit"] is None
+    patch = interlock("worktrees", "diff", RUN, "fix-1/1.leftover-1", cwd=project).stdout
+    assert "+from before" in patch
+
+
+def test_what_was_moved_aside_and_git_knows_nothing_of_is_listed_and_dropped(
+    project: Path, trees: Trees, interlock: Interlock
+) -> None:
+    path = Path(ask(project, "fix-1").path)
+    path.parent.mkdir(parents=True)
+    path.write_text("somebody's")
+    trees.prepare(ask(project, "fix-1"))
+    aside = Path(f"{path}.leftover-1")
+    (one,) = [one for one in kept_now(interlock, project) if one["path"] == str(aside)]
+    assert (one["commit"], one["registered"]) == (None, False)
+    refused = interlock("worktrees", "apply", RUN, "fix-1/1.leftover-1", cwd=project)
+    assert refused.returncode == 2
+    assert interlock("worktrees", "drop", RUN, "fix-1/1.leftover-1", cwd=project).returncode == 0
+    assert not aside.exists()
+    assert path.is_dir()
 
 
 def test_nothing_kept_is_said(project: Path, interlock: Interlock) -> None:

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 import interlock
+from interlock.driver.worktrees import KeptTree, Worktrees
 from interlock.model import events as ev
 
 
@@ -43,6 +44,17 @@ class World:
     def again(self, run_id: str) -> tuple[Any, dict[str, Any], list[Any]]:
         with interlock.open(self.root) as app:
             return self._seen(app, app.run_id(run_id, on_event=self._note))
+
+    def approve(self, run_id: str, step: str) -> None:
+        with interlock.open(self.root) as app:
+            app.approve(run_id, step)
+
+    def reject(self, run_id: str, step: str, note: str) -> None:
+        with interlock.open(self.root) as app:
+            app.reject(run_id, step, note=note)
+
+    def kept(self) -> list[KeptTree]:
+        return Worktrees(self.root, self.root / ".interlock").all()
 
     def registered(self) -> list[str]:
         lines = self.git("worktree", "list", "--porcelain").splitlines()

@@ -146,6 +146,21 @@ def test_the_same_uncommitted_work_is_the_same_commit_so_keys_and_forks_find_the
     assert refs == [f"refs/interlock/{run}/base" for run in sorted([first, fork])]
 
 
+def test_the_uncommitted_state_is_kept_as_long_as_its_run(world: World) -> None:
+    step = "  - { id: a, isolation: worktree, worktree_uncommitted: true, run: 'cat fresh' }\n"
+    (world.root / "fresh").write_text("new\n")
+    gone, _, _ = world.run(step)
+    (world.root / "more").write_text("new\n")
+    blocked, _, _ = world.run(step.replace("cat fresh' }", "cat fresh', gate: { approval: true } }"))
+    bases = {run: f"refs/interlock/{run}/base" for run in (gone.run_id, blocked.run_id)}
+    assert set(world.git("for-each-ref", "--format=%(refname)", "refs/interlock").splitlines()) == set(bases.values())
+    with interlock.open(world.root) as app:
+        assert app.gc(older_than_ms=-1000, dry_run=True).runs == (gone.run_id,)
+        assert world.git("rev-parse", bases[gone.run_id])
+        assert app.gc(older_than_ms=-1000).runs == (gone.run_id,)
+    assert world.git("for-each-ref", "--format=%(refname)", "refs/interlock") == bases[blocked.run_id]
+
+
 def test_a_base_that_names_no_commit_fails_the_step_before_anything_starts(world: World) -> None:
     steps = "  - { id: name, run: echo nowhere }\n"
     steps += "  - { id: a, isolation: worktree, worktree_base: steps.name.output, run: 'touch mark' }\n"

@@ -1,4 +1,4 @@
-"""Removing what is no longer wanted: old ended runs with their logs, artifacts that no run refers to, and worktrees.
+"""Removing what is no longer wanted: old ended runs with their logs, what only they need, and worktrees.
 
 Of worktrees only those go that hold nothing, of runs that have ended or are gone; the others are `interlock worktrees`.
 """
@@ -10,6 +10,7 @@ import os
 import msgspec
 
 from interlock.dispatch.git.base import IsolationError
+from interlock.driver.birth import new_run_id
 from interlock.driver.project import ProjectPaths
 from interlock.driver.worktrees import Worktrees
 from interlock.model.states import RUN_ENDED, RunState
@@ -46,14 +47,19 @@ def collect(store: Store, project: ProjectPaths, before_ms: int, *, dry_run: boo
             store.delete_run(run_id)
             (project.logs / f"{run_id}.log").unlink(missing_ok=True)
     artifacts = store.sweep_artifacts(dry_run=dry_run)
-    return GcReport(runs=tuple(old), artifacts=artifacts, worktrees=_worktrees(store, project, dry_run=dry_run))
+    worktrees = _worktrees(store, project, before_ms, dry_run=dry_run)
+    return GcReport(runs=tuple(old), artifacts=artifacts, worktrees=worktrees)
 
 
-def _worktrees(store: Store, project: ProjectPaths, *, dry_run: bool) -> tuple[str, ...]:
-    going_on = {row.id for row in store.runs(children=True) if RunState(row.state) not in RUN_ENDED}
+def _worktrees(store: Store, project: ProjectPaths, before_ms: int, *, dry_run: bool) -> tuple[str, ...]:
+    runs = store.runs(children=True)
+    going_on = {row.id for row in runs if RunState(row.state) not in RUN_ENDED}
     try:
         found = Worktrees(project.root, project.state_dir, os.environ)
     except IsolationError:
         # no repository, or none that git lets us look into: no worktrees that could be removed
         return ()
+    if not dry_run:
+        # of a run that is being made there is a base before there is a row
+        found.forget_bases({row.id for row in runs}, new_run_id(before_ms))
     return found.collect(going_on, dry_run=dry_run)

@@ -69,7 +69,7 @@ class Worktrees:
         for ref in refs:
             if key := _owner(ref):
                 owned.setdefault(key, []).append(ref)
-        keys = sorted(owned.keys() | found.keys())
+        keys = sorted(owned.keys() | found.keys() | self._folders())
         return [self._tree(key, refs, found.get(key), owned.get(key, [])) for key in keys]
 
     def select(self, run: str | None, unit: str | None) -> list[KeptTree]:
@@ -104,8 +104,8 @@ class Worktrees:
                     f"remove it first: git worktree remove {inner.path}",
                 )
         remove(self._git, self._repository, tree.path, forced=True)
-        if os.path.isdir(tree.path) and self._key(tree.path):  # noqa: PTH112 - a path of any bytes
-            shutil.rmtree(tree.path)
+        if self._key(tree.path):
+            _delete(tree.path)
         tidy(tree.path)
         for ref in (*tree.beside, f"{tree.ref}.base", tree.ref):
             self._git(self._repository.common, "update-ref", "--no-deref", "-d", ref)
@@ -132,6 +132,13 @@ class Worktrees:
         finally:
             trees.close()
         return tuple(path for path in gone if dry_run or not os.path.lexists(path))
+
+    def forget_bases(self, known: Collection[str], until: str) -> None:
+        """Let go of the uncommitted state that was kept for runs before `until` that are not `known` any more."""
+        for ref in self._refs():
+            run, _, rest = ref.removeprefix(REFS).partition("/")
+            if rest == "base" and run not in known and run < until:
+                self._git(self._repository.common, "update-ref", "--no-deref", "-d", ref)
 
     def _unchanged(self, path: str, base: str) -> bool:
         status = self._git(path, "status", "--porcelain", "-z", "--untracked-files=normal").out
@@ -171,6 +178,14 @@ class Worktrees:
         ).text.splitlines()
         return dict(_pair(line) for line in lines)
 
+    def _folders(self) -> set[tuple[str, str, str]]:
+        """Return what lies in the folder of worktrees, whether or not git knows of it."""
+        found: set[tuple[str, str, str]] = set()
+        for run in _inside(self._folder):
+            for unit in _inside(f"{self._folder}/{run}"):
+                found.update((run, unit, attempt) for attempt in _inside(f"{self._folder}/{run}/{unit}"))
+        return found
+
     def _key(self, path: str) -> tuple[str, str, str] | None:
         """Return run, unit and attempt of a worktree's folder, None for one that is not ours."""
         if not repo.below(path, self._folder):
@@ -184,6 +199,22 @@ class Worktrees:
                 f"what {tree.name} holds is not a commit yet", f"look into its folder: {tree.path}", "not-settled"
             )
         return tree.base, tree.commit
+
+
+def _delete(path: str) -> None:
+    """Remove a folder, a file or a link, if there is one."""
+    if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114 - a path of any bytes
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        os.unlink(path)  # noqa: PTH108 - as above
+
+
+def _inside(folder: str) -> list[str]:
+    """Return the names in a folder, none for what is not one."""
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - names of any bytes are compared as they are
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _pair(line: str) -> tuple[str, str]:

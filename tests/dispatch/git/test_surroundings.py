@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.dispatch.git.conftest import Repo
 
@@ -25,6 +26,56 @@ def test_what_lies_at_the_path_is_moved_aside_and_stays_registered(repo: Repo) -
     assert (folder / "a.txt").read_text() == "one\ntwo\nthree\n"
     assert repo.git("status", "--porcelain", at=aside) == " M a.txt"
     assert sorted(repo.registered()) == sorted([str(folder), str(aside)])
+
+
+def test_a_leftover_is_kept_under_its_own_name(repo: Repo) -> None:
+    ask = repo.ask()
+    (repo.trees.prepare(ask) / "a.txt").write_text("from before\n")
+    repo.trees.prepare(ask)
+    ref = ask.ref + ".leftover-1"
+    assert repo.git("show", f"{ref}:a.txt") == "from before"
+    assert repo.refs()[f"{ref}.base"] == ask.commit
+    assert repo.trees.left == []
+
+
+def test_a_worktree_whose_every_change_is_kept_gives_way_without_a_leftover(repo: Repo) -> None:
+    ask = repo.ask()
+    (repo.trees.prepare(ask) / "a.txt").write_text("kept\n")
+    kept = repo.settle(ask)
+    assert kept is not None
+    folder = repo.trees.prepare(ask)
+    assert (folder / "a.txt").read_text() == "one\ntwo\nthree\n"
+    assert [path.name for path in folder.parent.iterdir()] == ["1"]
+    assert repo.refs()[ask.ref] == kept.commit
+
+
+def test_what_a_worktree_holds_is_gone_on_in_with_all_that_is_ignored(repo: Repo) -> None:
+    repo.commit({".gitignore": ".interlock\n*.cache\n"})
+    first = repo.ask("fix")
+    folder = repo.trees.prepare(first)
+    repo.git("checkout", "-qb", "own", at=folder)
+    repo.commit({"a.txt": "committed\n"}, at=folder)
+    (folder / "b.txt").write_text("not committed\n")
+    (folder / "x.cache").write_text("ignored\n")
+    kept = repo.settle(first)
+    assert kept is not None
+    again = msgspec.structs.replace(repo.ask("fix", commit=kept.commit), ref="refs/interlock/r1/fix/2")
+    assert repo.trees.prepare(again) == folder
+    assert (folder / "x.cache").read_text() == "ignored\n"
+    assert repo.head(folder) == kept.commit
+    assert repo.git("status", "--porcelain", at=folder) == ""
+    assert repo.git("rev-parse", "--abbrev-ref", "HEAD", at=folder) == "HEAD"
+    assert repo.git("rev-parse", "own") == repo.git("rev-parse", f"{kept.commit}^")
+    assert repo.settle(again) is None
+    assert repo.refs()[first.ref] == kept.commit
+
+
+def test_a_worktree_in_the_middle_of_a_rebase_is_not_gone_on_in(repo: Repo) -> None:
+    ask = repo.ask()
+    folder = repo.trees.prepare(ask)
+    (repo.root / ".git/worktrees/1/rebase-merge").mkdir()
+    assert repo.trees.prepare(ask) == folder
+    assert Path(f"{ask.path}.leftover-1", "a.txt").exists()
 
 
 def test_a_file_at_the_path_is_moved_aside(repo: Repo) -> None:

@@ -1,8 +1,9 @@
 """Makes a worktree for each attempt, and sees to it afterwards that nothing of it is lost and nothing of it lies about.
 
 Guarantees: a worktree begins at its commit, detached, and is a toplevel of its own; what lies at its path already is
-moved aside, never deleted; what a unit changed is kept under a ref before anything else happens; only a worktree that
-is as it was made is removed, on threads of this room; the user's checkout, index, branches and stash stay as they are.
+gone on in where it is just that, and moved aside where it holds anything that is not kept; what a unit changed is kept
+under a ref before anything else happens; only a worktree that is as it was made is removed, on threads of this room; the
+user's checkout, index, branches and stash stay as they are.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+from interlock.dispatch.git import occupied
 from interlock.dispatch.git import repository as repo
 from interlock.dispatch.git.base import IsolationError, Kept, WorktreeAsk
 from interlock.dispatch.git.command import LOCK_WAIT_S, Git
-from interlock.dispatch.git.removal import move_aside, remove, tidy
+from interlock.dispatch.git.removal import remove, tidy
 from interlock.dispatch.git.repository import Registration, Repository
 from interlock.dispatch.git.snapshot import commit_tree, dirty, set_refs, tree_of
 from interlock.dispatch.git.traces import keep_commits, keep_stashes, keep_unreachable, note, noted
@@ -45,14 +47,11 @@ class Trees:
         """Make the worktree; return the folder to work in. Raises IsolationError, and leaves nothing then."""
         self.finish([ask.path])
         repository = self.repository(ask.root)
-        move_aside(self._git, repository, ask.path, ask.ref)
-        try:
-            Path(ask.path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise IsolationError(
-                f"no folder can be made at {error.filename}: {error.strerror}", "free the place or some space"
-            ) from error
-        self._git(repository.top, "worktree", "add", "--detach", "--quiet", ask.path, ask.commit)
+        taken = os.path.lexists(ask.path) or repo.registered(repository.common, ask.path) is not None
+        if not (taken and occupied.go_on_in(self._git, repository, ask)):
+            if taken:
+                self._clear(repository, ask)
+            self._add(repository, ask)
         try:
             folder = self._checked(repository, ask)
         except BaseException:
@@ -61,6 +60,23 @@ class Trees:
         with self._lock:
             self._begun.add(ask.path)
         return folder
+
+    def _clear(self, repository: Repository, ask: WorktreeAsk) -> None:
+        aside = occupied.make_room(self._git, repository, ask)
+        if aside is not None:
+            try:
+                self.settle(aside)
+            except IsolationError as error:
+                self.left.append(f"what was moved aside to {aside.path} is under no ref: {error}")
+
+    def _add(self, repository: Repository, ask: WorktreeAsk) -> None:
+        try:
+            Path(ask.path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise IsolationError(
+                f"no folder can be made at {error.filename}: {error.strerror}", "free the place or some space"
+            ) from error
+        self._git(repository.top, "worktree", "add", "--detach", "--quiet", ask.path, ask.commit)
 
     def settle(self, ask: WorktreeAsk) -> Kept | None:
         """Keep what the attempt left, or have an unchanged worktree removed. The work must have ended. Idempotent.
