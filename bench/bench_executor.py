@@ -14,13 +14,17 @@ import time
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from interlock.dispatch.base import Job, Outcome, Request
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import Marker
 from interlock.dispatch.redact_base import NullRedactor, ResolvedEnv
 from interlock.driver.local import LocalExecutor
+from interlock.model.actions import Ahead
 from interlock.model.plan import PythonFunction
 
+NO_LINE = Ahead(waiting=0, each=0)
 MODULE = "def nothing(context):\n    return None\n"
 
 
@@ -58,9 +62,12 @@ def drive(
     started = time.perf_counter()
     running = done = rounds = 0
     while done < count:
-        places = executor.capacity(job, min(in_flight - running, len(todo)))
+        line = executor.ahead("run").get(0, NO_LINE)
+        fresh = min(in_flight - (running - line.waiting), len(todo))
+        behind = min(line.each * in_flight - line.waiting, len(todo) - fresh)
+        places = executor.capacity(job, fresh, max(0, behind))
         spin((commit_us + unit_us * len(places)) / 1e6)
-        executor.start([todo.pop() for _ in places])
+        executor.start([replace(todo.pop(), process=place, ahead=n >= fresh) for n, place in enumerate(places)])
         running += len(places)
         ended = sum(isinstance(report, Outcome) for report in executor.wait(None))
         rounds += ended > 0

@@ -6,7 +6,7 @@ import pytest
 
 from interlock.decide.next import next_actions
 from interlock.decide.now import Now
-from interlock.decide.schedule import next_due, run_room, startable
+from interlock.decide.schedule import MAX_WAITING, next_due, run_room, startable
 from interlock.model import events as ev
 from interlock.model.actions import Ahead, Dispatch
 from interlock.model.outcome import Outcome
@@ -106,6 +106,17 @@ def test_what_waits_in_line_takes_no_place_and_what_may_wait_comes_after_the_pla
     assert lined_up(specs, waiting=1, each=1, running=4) == [Dispatch(0, 4, ahead=True), Dispatch(0, 5, ahead=True)]
     assert lined_up(specs, waiting=3, each=1, running=6) == []
     assert lined_up(specs, waiting=1, each=0, running=4) == []
+
+
+def test_a_wide_map_has_no_more_in_line_than_a_commit_should_carry() -> None:
+    items = {"items": list(range(3_000))}
+    simulation = Simulation(snapshot(plan(step("m", map=over("params.items", concurrency=200))), items), unused)
+    for action in next_actions(simulation.snap, Now(at=BEGIN_MS)):
+        simulation.act(action)
+    now = Now(at=BEGIN_MS, ahead={0: Ahead(waiting=0, each=64)})
+    found = [action for action in next_actions(simulation.snap, now) if isinstance(action, Dispatch)]
+    assert [d.unit for d in found] == list(range(200 + MAX_WAITING))
+    assert sum(d.ahead for d in found) == MAX_WAITING
 
 
 @pytest.mark.parametrize(

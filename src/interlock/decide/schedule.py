@@ -18,6 +18,8 @@ from interlock.model.run import Snapshot, Step
 from interlock.model.states import StepState
 
 MAX_CONCURRENCY = 256
+MAX_WAITING = 512
+"""In all lines of a step: a commit should take as long as a few hundred reservations do, however wide the map."""
 _ACTIVE = (StepState.RUNNING, StepState.GATING)
 _NO_LINE = Ahead(waiting=0, each=0)
 
@@ -81,7 +83,7 @@ def startable(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: Room) 
     room.tokens -= len(found) * needs
     room.money -= len(found) * each
     dispatches = [Dispatch(step.index, ordinal) for ordinal in found]
-    more = line.each * (at_work + len(found)) - line.waiting
+    more = min(MAX_WAITING, line.each * (at_work + len(found))) - line.waiting
     if more > 0 and _may_wait(snap, spec, kind):
         dispatches += _in_line(step, kind, len(found), more)
     return dispatches
