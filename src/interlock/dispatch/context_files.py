@@ -2,12 +2,14 @@
 
 Making and removing a file costs more than starting a small command, so a thread's next attempt takes over the file
 of its last one, under a new name: what an earlier attempt left behind finds nothing at the path that it knows.
-Guarantee: the path given holds exactly the content given, whatever the last attempt did to its file.
+Guarantees: the path given holds exactly the content given, whatever the last attempt did to its file; folders of drivers
+that were killed are removed, those of drivers of other runs stay, which a lock on each folder tells apart.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import os
 import shutil
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 _PREFIX: Final = "contexts-"
+_FOLDER: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW
 _FRESH: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _AGAIN: Final = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _PRIVATE: Final = stat.S_IFREG | 0o600
@@ -32,6 +35,7 @@ class ContextFiles:
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._made = False
+        self._held: int | None = None
         self._mine = threading.local()
 
     def put(self, content: bytes) -> bytes:
@@ -79,13 +83,43 @@ class ContextFiles:
             return
         with self._lock:
             if not self._made:
-                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                while self._held is None:
+                    self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    self._held = _hold(self._folder)
                 for old in self._scratch.glob(_PREFIX + "*"):
-                    # of a driver that was killed; a driver runs alone, and ends its predecessor's children first
                     if old != self._folder:
-                        shutil.rmtree(old, ignore_errors=True)
+                        _sweep(old)
                 self._made = True
 
     def remove(self) -> None:
         """Remove the folder and what is left in it. Idempotent."""
         shutil.rmtree(self._folder, ignore_errors=True)
+        held, self._held = self._held, None
+        if held is not None:
+            os.close(held)
+
+
+def _hold(folder: Path) -> int | None:
+    """Lock a folder of ours, None when another driver took it for an abandoned one just before and removed it."""
+    try:
+        fd = os.open(folder, _FOLDER)
+    except FileNotFoundError:
+        return None
+    # where folders can't be locked nobody sweeps either
+    with contextlib.suppress(OSError):
+        fcntl.flock(fd, fcntl.LOCK_SH)
+    if folder.exists():
+        return fd
+    os.close(fd)
+    return None
+
+
+def _sweep(folder: Path) -> None:
+    """Remove a folder of a driver that was killed."""
+    with contextlib.suppress(OSError):
+        fd = os.open(folder, _FOLDER)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(fd)

@@ -141,6 +141,19 @@ def test_the_only_stash_goes_whole(repo: Repo) -> None:
     assert repo.users() == before
 
 
+def test_a_stash_is_its_units_also_when_another_unit_ends_first(repo: Repo) -> None:
+    stashing, other = repo.ask(), repo.ask()
+    folder = repo.trees.prepare(stashing)
+    (repo.trees.prepare(other) / "new.txt").write_text("x")
+    (folder / "a.txt").write_text("stashed\n")
+    repo.git("stash", at=folder)
+    assert repo.settle(other) is not None
+    assert repo.settle(stashing) is not None
+    assert f"{other.ref}.stash-1" not in repo.refs()
+    assert repo.git("show", f"{stashing.ref}.stash-1:a.txt") == "stashed"
+    assert repo.git("stash", "list") == ""
+
+
 def test_a_stash_that_the_user_makes_meanwhile_stays_in_the_list(repo: Repo) -> None:
     ask = repo.ask()
     repo.trees.prepare(ask)

@@ -2,7 +2,8 @@
 
 All worktrees of a repository share one stash. An entry is a unit's when it is new, stands on a commit that the unit
 stood on, and the worktree's own log shows the reset that a stash makes (or it was made off any branch while every other
-checkout is on one). What may be a unit's is kept under refs; only what cannot be anybody else's leaves the list.
+checkout is on one, and this worktree's index was written just then, or no other unit's was). What may be a unit's is
+kept under refs; only what cannot be anybody else's leaves the list.
 """
 
 from __future__ import annotations
@@ -85,7 +86,16 @@ def keep_stashes(git: Git, common: str, admin: str, ref: str) -> int:
         stood = {before[0], *own.commits}
         new = [s for s in _stashes(git, common) if s.commit not in known and s.parent in stood]
         strangers = [_log(folder) for folder in _foreign(common)] if new else []
-        mine = [stash for stash in new if _near(stash, own) or _off_any_branch(stash, common)]
+        siblings = [Path(one.admin) for one in registrations(common) if new and one.admin != admin]
+        mine = [
+            stash
+            for stash in new
+            if _near(stash, own)
+            or (
+                _off_any_branch(stash, common)
+                and (_may_have(stash, Path(admin)) or not any(_may_have(stash, sibling) for sibling in siblings))
+            )
+        ]
         for number, stash in enumerate(reversed(mine), 1):
             set_ref(git, common, f"{ref}.stash-{number}", stash.commit)
             if _off_any_branch(stash, common) or not any(_near(stash, stranger) for stranger in strangers):
@@ -127,6 +137,16 @@ def _log(folder: Path) -> _Log:
 
 def _near(stash: _Stash, log: _Log) -> bool:
     return any(abs(stash.when - reset) <= _NEAR_S for reset in log.resets)
+
+
+def _may_have(stash: _Stash, folder: Path) -> bool:
+    """Tell whether the index of a worktree of ours was written as late as the stash, which leaves it clean."""
+    try:
+        written = (folder / "index").stat().st_mtime
+        # git writes it first when it makes a worktree, before the note
+        return written > (folder / NOTE).stat().st_mtime and 0 <= int(written) - stash.when <= _NEAR_S
+    except OSError:
+        return False
 
 
 def _foreign(common: str) -> list[Path]:
