@@ -194,6 +194,58 @@ def test_work_begun_on_uncommitted_changes_comes_back_to_them(
     assert (project / "a.txt").read_text() == changed(5, "mine and theirs")
 
 
+def test_a_repository_inside_is_not_said_to_be_applied(project: Path, trees: Trees, interlock: Interlock) -> None:
+    asked = ask(project, "fix-1")
+    inner = trees.prepare(asked) / "sub"
+    (inner.parent / "new.txt").write_text("x")
+    git(inner.parent, "init", "-q", "sub")
+    (inner / "file").write_text("x")
+    git(inner, "add", "-A")
+    git(inner, "commit", "-qm", "inside")
+    kept = trees.settle(asked)
+    assert kept is not None
+    refused = interlock("worktrees", "apply", RUN, "fix-1", cwd=project)
+    assert refused.returncode == 1
+    assert "another repository inside was changed, which is no matter of files: sub" in refused.stderr
+    assert f"merge it by hand: git merge {kept.commit[:12]}" in refused.stderr
+    assert git(project, "status", "--porcelain") == ""
+
+
+def test_applying_twice_changes_nothing_the_second_time(project: Path, trees: Trees, interlock: Interlock) -> None:
+    leave(project, trees, "fix-1", {"a.txt": changed(1, "mended"), "new.txt": "x"})
+    assert interlock("worktrees", "apply", RUN, "fix-1", cwd=project).returncode == 0
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "applied")
+    again = interlock("worktrees", "apply", RUN, "fix-1", cwd=project)
+    assert (again.returncode, again.stdout) == (0, f"applied 0 files of {RUN} fix-1/1; see them with `git diff`\n")
+    assert git(project, "status", "--porcelain") == ""
+
+
+def test_a_beginning_that_fits_to_several_drops_nothing(project: Path, trees: Trees, interlock: Interlock) -> None:
+    for unit in ("fix-1", "fix-2"):
+        leave(project, trees, unit, {"new.txt": unit})
+    refused = interlock("worktrees", "drop", RUN, "fix", cwd=project)
+    assert refused.returncode == 2
+    assert "dropped nothing: 'fix' is the beginning of 2: fix-1/1, fix-2/1" in refused.stderr
+    assert len(kept_now(interlock, project)) == 2
+    assert interlock("worktrees", "drop", RUN, "fix-2/", cwd=project).stdout == "dropped 1 worktree\n"
+    assert interlock("worktrees", "drop", RUN, "fix", "--yes", cwd=project).stdout == "dropped 1 worktree\n"
+
+
+def test_when_one_cannot_be_dropped_none_is(project: Path, trees: Trees, interlock: Interlock) -> None:
+    leave(project, trees, "fix-1", {"new.txt": "1"})
+    locked = leave(project, trees, "fix-2", {"new.txt": "2"})
+    git(project, "worktree", "lock", "--reason", "in use", locked.path)
+    refused = interlock("worktrees", "drop", RUN, "--yes", cwd=project)
+    assert refused.returncode == 1
+    assert f"the worktree {locked.path} is locked: in use" in refused.stderr
+    git(project, "worktree", "unlock", locked.path)
+    git(project, "worktree", "add", "--detach", f"{locked.path}/inner")
+    refused = interlock("worktrees", "drop", RUN, "--yes", cwd=project)
+    assert f"there is a worktree of somebody's in it: {locked.path}/inner" in refused.stderr
+    assert len(kept_now(interlock, project)) == 2
+
+
 def test_dropping_takes_folder_registration_and_refs(project: Path, trees: Trees, interlock: Interlock) -> None:
     for number in range(2):
         leave(project, trees, f"fix-{number}", {"a.txt": changed(1, "mended")})

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from interlock.driver.worktrees import Worktrees
 from interlock.testing.drivers import new_project
 from interlock.testing.evidence import left
 from interlock.testing.kept import astray, lost_changes
@@ -35,14 +36,16 @@ def test_a_change_that_no_ref_holds_is_lost(project: Path) -> None:
     assert lost_changes(project, RUN) == ("new.txt of mend:solo 1", "note.sh of mend:solo 2")
 
 
-def test_worktrees_and_folders_that_are_not_listed_are_astray(project: Path) -> None:
+def test_a_worktree_that_is_not_listed_is_astray_and_a_folder_that_git_does_not_know_is_listed(project: Path) -> None:
     deep = project / ".interlock" / "worktrees" / RUN / "mend.solo"
     git(project, "worktree", "add", "--detach", str(project / ".interlock" / "elsewhere"))
     git(project, "worktree", "add", "--detach", str(deep / "1"))
     (deep / "2").mkdir()
     # as the state folder of a project that was opened has it
     (project / ".interlock" / ".gitignore").write_text("*\n")
-    assert astray(project) == (f"unlisted: {project}/.interlock/elsewhere", f"unlisted: {deep}/2")
+    assert astray(project) == (f"unlisted: {project}/.interlock/elsewhere",)
+    listed = {tree.path: tree.registered for tree in Worktrees(project, project / ".interlock").all()}
+    assert listed == {f"{deep}/1": True, f"{deep}/2": False}
 
 
 @pytest.mark.parametrize(

@@ -82,3 +82,17 @@ def test_drivers_killed_at_random_lose_no_change_and_leave_no_worktree_unlisted(
     assert set(world.registered()) <= listed
     assert world.git("status", "--porcelain") == ""
     assert world.git("stash", "list") == ""
+
+
+def test_two_runs_at_once_in_one_project_are_not_in_each_others_way(world: World) -> None:
+    path = world.workflow(
+        STEPS.replace("{log}", "/dev/null").replace('"$INTERLOCK_ITEM $INTERLOCK_ATTEMPT"', "x").replace("0.05", "0.01")
+    )
+    drivers = [interlock(world, "run", path.name) for _ in range(2)]
+    said = [driver.communicate(timeout=200)[0] for driver in drivers]
+    assert [driver.returncode for driver in drivers] == [0, 0], said
+    runs = json.loads(asked(world, "list", "--json"))
+    assert [run["state"] for run in runs] == ["completed", "completed"]
+    trees = {world.git("rev-parse", f"interlock/{run['id']}/mend^{{tree}}") for run in runs}
+    assert len(trees) == 1
+    assert (world.git("status", "--porcelain"), world.git("stash", "list")) == ("", "")

@@ -223,3 +223,28 @@ def test_without_a_repository_or_a_commit_lint_says_so_at_the_place(tmp_path: Pa
     why = "has no commit yet" if commit else "lies in no git repository with a working tree"
     assert (found.code, found.line) == ("no-repository", 3)
     assert found.message.endswith(why)
+
+
+def test_a_bare_repository_and_one_of_another_user_are_told_for_what_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "flow.md"
+    path.write_text("---\nsteps:\n  - { id: a, isolation: worktree, run: 'true' }\n---\n")
+
+    def refused() -> tuple[str, str]:
+        with interlock.open(tmp_path) as app, pytest.raises(WorkflowError) as caught:
+            app.run_file(path)
+        (found,) = caught.value.diagnostics
+        return found.message, found.hint
+
+    subprocess.run(["git", "init", "-q", "--bare", str(tmp_path)], check=True, timeout=60)
+    message, hint = refused()
+    assert message == f"step 'a' can't have a worktree: {tmp_path} is in a git repository without a checkout"
+    assert hint == "work in a checkout of it: git worktree add FOLDER"
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    subprocess.run(["git", "init", "-q", str(tmp_path / "other")], check=True, timeout=60)
+    path.rename(tmp_path / "other" / "flow.md")
+    tmp_path, path = tmp_path / "other", tmp_path / "other" / "flow.md"
+    message, hint = refused()
+    assert message.endswith(f"git refuses the repository at {tmp_path}, since another user owns it")
+    assert hint == f"if you trust it: git config --global --add safe.directory {tmp_path}"

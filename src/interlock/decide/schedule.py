@@ -96,7 +96,11 @@ def _may_wait(snap: Snapshot, spec: PlanStep, kind: UnitKind) -> bool:
     where dispatches are counted.
     """
     quiet = spec.effects == "internal" and spec.isolation == "none"
-    return kind == "work" and spec.map is not None and quiet and ceiling(snap, "max_units") is None
+    return kind == "work" and spec.map is not None and quiet and not _counts_units(snap)
+
+
+def _counts_units(snap: Snapshot) -> bool:
+    return any(ceiling(level, "max_units") is not None for level in snap.levels)
 
 
 def _in_line(step: Step, kind: UnitKind, begun: int, most: int) -> list[Dispatch]:

@@ -1,13 +1,21 @@
 """Where context files lie: a private folder of the driver, one file for each attempt under way.
 
+<<<<<<< HEAD
 Making and removing a file costs more than starting a small command, so an attempt takes over the file of one that is
 over, under a new name: what an earlier attempt left behind finds nothing at the path that it knows.
 Guarantee: the path given holds exactly the content given, whatever the last attempt did to its file.
+=======
+Making and removing a file costs more than starting a small command, so a thread's next attempt takes over the file
+of its last one, under a new name: what an earlier attempt left behind finds nothing at the path that it knows.
+Guarantees: the path given holds exactly the content given, whatever the last attempt did to its file; folders of drivers
+that were killed are removed, those of drivers of other runs stay, which a lock on each folder tells apart.
+>>>>>>> trees
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import os
 import stat
@@ -16,6 +24,7 @@ from pathlib import Path
 from typing import Final
 
 _PREFIX: Final = "contexts-"
+_FOLDER: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW
 _FRESH: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _AGAIN: Final = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _PRIVATE: Final = stat.S_IFREG | 0o600
@@ -31,7 +40,12 @@ class ContextFiles:
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._made = False
+<<<<<<< HEAD
         self._free: list[bytes] = []
+=======
+        self._held: int | None = None
+        self._mine = threading.local()
+>>>>>>> trees
 
     def put(self, content: bytes) -> bytes:
         """Return the path of a file with this content; it stands until it is given back. Raises OSError."""
@@ -78,15 +92,25 @@ class ContextFiles:
             return
         with self._lock:
             if not self._made:
+<<<<<<< HEAD
                 self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 for name in os.listdir(self._scratch):  # noqa: PTH208 - names are enough
                     # of a driver that was killed; a driver runs alone, and ends its predecessor's children first
                     if name.startswith(_PREFIX) and name != self._folder.name:
                         _remove(self._scratch / name)
+=======
+                while self._held is None:
+                    self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    self._held = _hold(self._folder)
+                for old in self._scratch.glob(_PREFIX + "*"):
+                    if old != self._folder:
+                        _sweep(old)
+>>>>>>> trees
                 self._made = True
 
     def remove(self) -> None:
         """Remove the folder and what is left in it. Idempotent."""
+<<<<<<< HEAD
         _remove(self._folder)
 
 
@@ -100,3 +124,35 @@ def _remove(folder: Path) -> None:
         import shutil  # noqa: PLC0415 - heavy, and nobody has a reason to put something else there
 
         shutil.rmtree(folder, ignore_errors=True)
+=======
+        shutil.rmtree(self._folder, ignore_errors=True)
+        held, self._held = self._held, None
+        if held is not None:
+            os.close(held)
+
+
+def _hold(folder: Path) -> int | None:
+    """Lock a folder of ours, None when another driver took it for an abandoned one just before and removed it."""
+    try:
+        fd = os.open(folder, _FOLDER)
+    except FileNotFoundError:
+        return None
+    # where folders can't be locked nobody sweeps either
+    with contextlib.suppress(OSError):
+        fcntl.flock(fd, fcntl.LOCK_SH)
+    if folder.exists():
+        return fd
+    os.close(fd)
+    return None
+
+
+def _sweep(folder: Path) -> None:
+    """Remove a folder of a driver that was killed."""
+    with contextlib.suppress(OSError):
+        fd = os.open(folder, _FOLDER)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(fd)
+>>>>>>> trees

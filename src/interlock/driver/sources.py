@@ -16,6 +16,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from interlock.dispatch.git.base import IsolationError
+from interlock.dispatch.git.command import Git
+from interlock.dispatch.git.repository import find, head
 from interlock.driver.modules import find_modules
 from interlock.driver.project import ProjectPaths, read_project_id
 from interlock.model.canon import sha256
@@ -102,12 +105,17 @@ class FileSources:
 
     def repository(self) -> str | Missing:
         """The top folder of the working tree that the project's root lies in."""
-        top = git_answer(self._root, "rev-parse", "--show-toplevel")
-        if not top:
-            reason = f"{self._root} lies in no git repository with a working tree"
-            return Missing(reason=reason, hint="make one: git init && git add -A && git commit")
-        if git_commit(self._root) is None:
-            return Missing(reason=f"the git repository {top} has no commit yet", hint="commit what is there first")
+        git = Git()
+        try:
+            top = find(git, self._root).top
+            head(git, self._root)
+        except IsolationError as error:
+            if error.code == "no-repository":
+                reason = f"{self._root} lies in no git repository with a working tree"
+                return Missing(reason=reason, hint="make one: git init && git add -A && git commit")
+            if error.code == "no-commits":
+                return Missing(reason=f"the git repository {top} has no commit yet", hint="commit what is there first")
+            return Missing(reason=error.message, hint=error.hint)
         return os.path.realpath(top)
 
     def script(self, path: str) -> ScriptFile | Missing:

@@ -95,14 +95,26 @@ class Worktrees:
         """Bring it into the checkout's files, and nothing else; return the paths. Raises IsolationError."""
         return applying.apply(self._git, self._repository, *self._settled(tree))
 
+    def refuse_drop(self, trees: Collection[KeptTree]) -> None:
+        """Raise IsolationError when one of them can't be dropped."""
+        known = list(repo.registrations(self._repository.common))
+        for tree in trees:
+            for one in known:
+                if repo.below(one.path, tree.path):
+                    raise IsolationError(
+                        f"there is a worktree of somebody's in it: {one.path}",
+                        f"remove it first: git worktree remove {one.path}",
+                    )
+                if one.path == tree.path and one.locked:
+                    raise IsolationError(
+                        f"the worktree {one.path} is locked: {one.locked}",
+                        f"when it is not needed any more: git worktree unlock {one.path}",
+                        "worktree-locked",
+                    )
+
     def drop(self, tree: KeptTree) -> None:
         """Remove folder, registration and refs, in this order: what a crash leaves is still listed. Raises."""
-        for inner in list(repo.registrations(self._repository.common)):
-            if repo.below(inner.path, tree.path):
-                raise IsolationError(
-                    f"there is a worktree of somebody's in it: {inner.path}",
-                    f"remove it first: git worktree remove {inner.path}",
-                )
+        self.refuse_drop([tree])
         remove(self._git, self._repository, tree.path, forced=True)
         if self._key(tree.path):
             _delete(tree.path)

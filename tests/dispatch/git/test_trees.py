@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 from tests.dispatch.git.conftest import Repo
 
 from interlock.dispatch.git.base import IsolationError
+from interlock.dispatch.git.stash_list import take_off
 
 
 def test_a_worktree_begins_detached_at_its_commit_and_is_a_toplevel_of_its_own(repo: Repo) -> None:
@@ -139,6 +142,69 @@ def test_the_only_stash_goes_whole(repo: Repo) -> None:
     repo.git("stash", at=folder)
     assert repo.settle(ask) is not None
     assert repo.users() == before
+
+
+def test_a_stash_is_its_units_also_when_another_unit_ends_first(repo: Repo) -> None:
+    stashing, other = repo.ask(), repo.ask()
+    folder = repo.trees.prepare(stashing)
+    (repo.trees.prepare(other) / "new.txt").write_text("x")
+    (folder / "a.txt").write_text("stashed\n")
+    repo.git("stash", at=folder)
+    assert repo.settle(other) is not None
+    assert repo.settle(stashing) is not None
+    assert f"{other.ref}.stash-1" not in repo.refs()
+    assert repo.git("show", f"{stashing.ref}.stash-1:a.txt") == "stashed"
+    assert repo.git("stash", "list") == ""
+
+
+def test_a_worktree_that_is_just_being_made_keeps_no_stash_from_its_unit(repo: Repo) -> None:
+    before = repo.users()
+    ask, other = repo.ask(), repo.ask()
+    folder = repo.trees.prepare(ask)
+    repo.git("worktree", "add", "-q", "--detach", other.path, other.commit)
+    (folder / "a.txt").write_text("stashed\n")
+    repo.git("stash", at=folder)
+    assert repo.settle(ask) is not None
+    assert repo.git("show", f"{ask.ref}.stash-1:a.txt") == "stashed"
+    assert repo.users() == before
+
+
+def test_taking_a_stash_off_spares_what_is_pushed_in_that_moment(repo: Repo) -> None:
+    users = repo.root / "a.txt"
+    pushed: list[str] = []
+    stop = threading.Event()
+
+    def push() -> None:
+        for number in itertools.count():
+            if stop.is_set():
+                return
+            users.write_text(f"{number}\n")
+            # a lock that is held too long is told, and nothing is stashed then
+            if not subprocess.run(["git", "stash", "-q"], cwd=repo.root, capture_output=True, check=False).returncode:
+                pushed.append(str(number))
+            repo.git("checkout", "-q", "--", ".")
+
+    user = threading.Thread(target=push)
+    user.start()
+    taken: list[str] = []
+    for _ in range(12):
+        tree, head = repo.git("rev-parse", "HEAD^{tree}"), repo.head()
+        index = repo.git("commit-tree", tree, "-p", head, "-m", "index")
+        made = repo.git("commit-tree", tree, "-p", head, "-p", index, "-m", f"WIP on (no branch): {len(taken)}")
+        try:
+            repo.git("stash", "store", "-m", f"unit {len(taken)}", made)
+        except AssertionError:
+            continue
+        taken.append(made)
+        take_off(repo.trees._git, str(repo.root / ".git"), made)  # noqa: SLF001 - any git will do
+    stop.set()
+    user.join()
+    listed = repo.git("stash", "list", "--format=%gs").splitlines()
+    assert taken
+    assert not [line for line in listed if line.startswith("unit")]
+    kept = [repo.git("show", f"stash@{{{n}}}:a.txt") for n in range(len(listed))]
+    assert kept == pushed[::-1]
+    assert repo.git("rev-parse", "--verify", "--quiet", "refs/stash") == repo.git("rev-parse", "stash@{0}")
 
 
 def test_a_stash_that_the_user_makes_meanwhile_stays_in_the_list(repo: Repo) -> None:

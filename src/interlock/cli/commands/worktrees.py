@@ -107,6 +107,15 @@ def drop(session: Session, run: str | None, unit: str | None, *, yes: bool, as_j
     busy = sorted({tree.run for tree in trees if _driven(session, tree.run)})
     if busy:
         raise UsageError("run-driven", f"dropped nothing: run {busy[0]} is under way", "wait until it has ended")
+    named = {tree.unit for tree in trees}
+    if unit is not None and not yes and (len(named) > 1 or (len(trees) > 1 and named != {unit})):
+        names = ", ".join(f"{tree.unit}/{tree.attempt}" for tree in trees[:5])
+        raise UsageError(
+            "needs-confirmation",
+            f"dropped nothing: '{safe(unit)}' is the beginning of {len(trees)}: {names}",
+            "name one, or say --yes for all of them",
+        )
+    worktrees.refuse_drop(trees)
     for tree in trees:
         worktrees.drop(tree)
     if as_json:

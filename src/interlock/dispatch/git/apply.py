@@ -1,7 +1,7 @@
 """Brings what a unit left into the user's checkout: files only, no index, no commit, no branch.
 
-Guarantees: all or nothing; a three-way merge from where the unit began; what does not fit, and every file that the user
-has changed since and not committed, refuses the whole; the index stays byte for byte as it is.
+Guarantees: all or nothing; a three-way merge from where the unit began; what does not fit, another repository inside, and
+every file that the user has changed since and not committed refuse the whole; the index stays byte for byte as it is.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from interlock.dispatch.git.repository import Repository
 from interlock.dispatch.git.snapshot import add_all, index_beside
 
 _MOST_NAMED: Final = 5
+_LINK: Final = "160000"
 
 
 def apply(git: Git, repository: Repository, base: str, commit: str) -> tuple[str, ...]:
@@ -25,6 +26,7 @@ def apply(git: Git, repository: Repository, base: str, commit: str) -> tuple[str
         now = add_all(git, top, env, whole=True)
         wanted = _merged(git, top, now, base, commit)
         touched = _differing(git, top, now, wanted)
+        _refuse_links(git, top, now, wanted, commit)
         own = _differing(git, top, "HEAD", now) & _differing(git, top, base, now)
         # git itself takes ignored files for expendable
         tracked = set(git(top, "ls-tree", "-r", "-z", "--name-only", now).names())
@@ -42,6 +44,18 @@ def apply(git: Git, repository: Repository, base: str, commit: str) -> tuple[str
                 f"nothing was applied: {error.message}", "move those files away", error.code
             ) from error
     return tuple(sorted(touched))
+
+
+def _refuse_links(git: Git, top: str, now: str, wanted: str, commit: str) -> None:
+    """Raise when another repository inside was added or moved on: files alone can't bring that over."""
+    raw = git(top, "diff-tree", "-r", "-z", "--raw", "--no-renames", now, wanted).names()
+    links = {path for modes, path in zip(raw[::2], raw[1::2], strict=True) if _LINK in modes.split(" ")[:2]}
+    if links:
+        raise IsolationError(
+            f"another repository inside was changed, which is no matter of files: {_named(links)}",
+            f"merge it by hand: git merge {commit[:12]}",
+            "repository-inside",
+        )
 
 
 def _merged(git: Git, top: str, now: str, base: str, commit: str) -> str:

@@ -2,7 +2,8 @@
 
 All worktrees of a repository share one stash. An entry is a unit's when it is new, stands on a commit that the unit
 stood on, and the worktree's own log shows the reset that a stash makes (or it was made off any branch while every other
-checkout is on one). What may be a unit's is kept under refs; only what cannot be anybody else's leaves the list.
+checkout is on one, and this worktree's index was written just then, or no other unit's was). What may be a unit's is
+kept under refs; only what cannot be anybody else's leaves the list.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from interlock.dispatch.git.command import Git
-from interlock.dispatch.git.repository import hold, registrations
+from interlock.dispatch.git.repository import below, hold, registrations
 from interlock.dispatch.git.snapshot import set_ref
+from interlock.dispatch.git.stash_list import take_off
 
 NOTE: Final = "interlock"
 """A file in a worktree's registration, by which it is known for one of ours: its base, then the stash as it was."""
@@ -84,12 +86,22 @@ def keep_stashes(git: Git, common: str, admin: str, ref: str) -> int:
         own = _log(Path(admin))
         stood = {before[0], *own.commits}
         new = [s for s in _stashes(git, common) if s.commit not in known and s.parent in stood]
-        strangers = [_log(folder) for folder in _foreign(common)] if new else []
-        mine = [stash for stash in new if _near(stash, own) or _off_any_branch(stash, common)]
+        foreign = _foreign(common, admin) if new else []
+        strangers = [_log(folder) for folder in foreign]
+        siblings = [Path(one.admin) for one in registrations(common) if new and one.admin != admin]
+        mine = [
+            stash
+            for stash in new
+            if _near(stash, own)
+            or (
+                _off_any_branch(stash, foreign)
+                and (_may_have(stash, Path(admin)) or not any(_may_have(stash, sibling) for sibling in siblings))
+            )
+        ]
         for number, stash in enumerate(reversed(mine), 1):
             set_ref(git, common, f"{ref}.stash-{number}", stash.commit)
-            if _off_any_branch(stash, common) or not any(_near(stash, stranger) for stranger in strangers):
-                _take_off(git, common, stash)
+            if _off_any_branch(stash, foreign) or not any(_near(stash, stranger) for stranger in strangers):
+                take_off(git, common, stash.commit)
     return len(mine)
 
 
@@ -129,29 +141,25 @@ def _near(stash: _Stash, log: _Log) -> bool:
     return any(abs(stash.when - reset) <= _NEAR_S for reset in log.resets)
 
 
-def _foreign(common: str) -> list[Path]:
-    """The folders of all checkouts that are none of ours."""
-    others = [Path(one.admin) for one in registrations(common)]
+def _may_have(stash: _Stash, folder: Path) -> bool:
+    """Tell whether the index of a worktree of ours was written as late as the stash, which leaves it clean."""
+    try:
+        written = (folder / "index").stat().st_mtime
+        # git writes it first when it makes a worktree, before the note
+        return written > (folder / NOTE).stat().st_mtime and 0 <= int(written) - stash.when <= _NEAR_S
+    except OSError:
+        return False
+
+
+def _foreign(common: str, own: str) -> list[Path]:
+    """The folders of all checkouts that are none of ours, by note or, when it is just being made, by place."""
+    known = list(registrations(common))
+    ours = next((str(Path(one.path).parents[2]) for one in known if one.admin == own), own)
+    others = [Path(one.admin) for one in known if not below(one.path, ours)]
     return [Path(common), *(folder for folder in others if not (folder / NOTE).exists())]
 
 
-def _off_any_branch(stash: _Stash, common: str) -> bool:
+def _off_any_branch(stash: _Stash, foreign: list[Path]) -> bool:
     if not stash.said.startswith(("WIP on (no branch)", "On (no branch)")):
         return False
-    return all((folder / "HEAD").read_bytes().startswith(b"ref: ") for folder in _foreign(common))
-
-
-def _take_off(git: Git, common: str, stash: _Stash) -> None:
-    """Drop one entry; one that was pushed by somebody else in that moment and went instead is put back."""
-    before = _stashes(git, common)
-    at = next((n for n, one in enumerate(before) if one.commit == stash.commit), None)
-    if at is None:
-        return
-    git(common, "reflog", "delete", "--updateref", "--rewrite", f"refs/stash@{{{at}}}")
-    if len(before) == 1:
-        # as `git stash drop` does: a stash without an entry is none
-        git(common, "update-ref", "-d", "refs/stash", stash.commit, allowed=(0, 1, 128))
-    left = {one.commit for one in _stashes(git, common)}
-    for one in before:
-        if one.commit not in left and one.commit != stash.commit:
-            git(common, "update-ref", "--create-reflog", "-m", one.said, "refs/stash", one.commit)
+    return all((folder / "HEAD").read_bytes().startswith(b"ref: ") for folder in foreign)
