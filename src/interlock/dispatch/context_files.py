@@ -1,15 +1,9 @@
 """Where context files lie: a private folder of the driver, one file for each attempt under way.
 
-<<<<<<< HEAD
 Making and removing a file costs more than starting a small command, so an attempt takes over the file of one that is
 over, under a new name: what an earlier attempt left behind finds nothing at the path that it knows.
-Guarantee: the path given holds exactly the content given, whatever the last attempt did to its file.
-=======
-Making and removing a file costs more than starting a small command, so a thread's next attempt takes over the file
-of its last one, under a new name: what an earlier attempt left behind finds nothing at the path that it knows.
 Guarantees: the path given holds exactly the content given, whatever the last attempt did to its file; folders of drivers
 that were killed are removed, those of drivers of other runs stay, which a lock on each folder tells apart.
->>>>>>> trees
 """
 
 from __future__ import annotations
@@ -40,12 +34,8 @@ class ContextFiles:
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._made = False
-<<<<<<< HEAD
         self._free: list[bytes] = []
-=======
         self._held: int | None = None
-        self._mine = threading.local()
->>>>>>> trees
 
     def put(self, content: bytes) -> bytes:
         """Return the path of a file with this content; it stands until it is given back. Raises OSError."""
@@ -92,26 +82,20 @@ class ContextFiles:
             return
         with self._lock:
             if not self._made:
-<<<<<<< HEAD
-                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-                for name in os.listdir(self._scratch):  # noqa: PTH208 - names are enough
-                    # of a driver that was killed; a driver runs alone, and ends its predecessor's children first
-                    if name.startswith(_PREFIX) and name != self._folder.name:
-                        _remove(self._scratch / name)
-=======
                 while self._held is None:
                     self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                     self._held = _hold(self._folder)
-                for old in self._scratch.glob(_PREFIX + "*"):
-                    if old != self._folder:
-                        _sweep(old)
->>>>>>> trees
+                for name in os.listdir(self._scratch):  # noqa: PTH208 - names are enough
+                    if name.startswith(_PREFIX) and name != self._folder.name:
+                        _sweep(self._scratch / name)
                 self._made = True
 
     def remove(self) -> None:
         """Remove the folder and what is left in it. Idempotent."""
-<<<<<<< HEAD
         _remove(self._folder)
+        held, self._held = self._held, None
+        if held is not None:
+            os.close(held)
 
 
 def _remove(folder: Path) -> None:
@@ -124,11 +108,6 @@ def _remove(folder: Path) -> None:
         import shutil  # noqa: PLC0415 - heavy, and nobody has a reason to put something else there
 
         shutil.rmtree(folder, ignore_errors=True)
-=======
-        shutil.rmtree(self._folder, ignore_errors=True)
-        held, self._held = self._held, None
-        if held is not None:
-            os.close(held)
 
 
 def _hold(folder: Path) -> int | None:
@@ -152,7 +131,6 @@ def _sweep(folder: Path) -> None:
         fd = os.open(folder, _FOLDER)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
         finally:
             os.close(fd)
->>>>>>> trees
