@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import select
 import statistics
 import subprocess
 import tempfile
@@ -13,6 +14,7 @@ from pathlib import Path
 from interlock.dispatch.base import Job, Outcome, Report, Request
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import Marker
+from interlock.dispatch.nursery import Pump
 from interlock.dispatch.process import CommandRunner
 from interlock.dispatch.redact_base import NullRedactor, ResolvedEnv
 from interlock.model.plan import Command
@@ -36,7 +38,15 @@ def engine(argv: tuple[str, ...], folder: Path, term: int) -> float:
     reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
     log = RunLog(folder / f"run-{term}.log")
     marker = Marker("bench", "holder", term)
-    runner = CommandRunner(reports.put, lambda _: ResolvedEnv({}, NullRedactor()), log, folder / "scratch", marker)
+    poller = select.epoll()
+    runner = CommandRunner(
+        reports.put,
+        lambda _: ResolvedEnv({}, NullRedactor()),
+        log,
+        folder / "scratch",
+        marker,
+        pump=Pump(poller, reports.put, lambda: None),
+    )
     job = Job(key="1", run_id="bench", step_id="step", step=0, target=Command(argv=argv), cwd=str(folder))
 
     def start(number: int) -> None:
@@ -58,16 +68,21 @@ def engine(argv: tuple[str, ...], folder: Path, term: int) -> float:
         start(number)
     started, ended = CONCURRENCY, 0
     while ended < UNITS:
-        report = reports.get()
-        if isinstance(report, Outcome):
-            assert report.status == "ok", report
-            ended += 1
-            if started < UNITS:
-                start(started)
-                started += 1
+        for fd, _ in poller.poll(0.01):
+            runner.on_event(fd)
+        runner.tick(time.monotonic())
+        while not reports.empty():
+            report = reports.get()
+            if isinstance(report, Outcome):
+                assert report.status == "ok", report
+                ended += 1
+                if started < UNITS:
+                    start(started)
+                    started += 1
     took = time.perf_counter() - began
     runner.close()
     log.close()
+    poller.close()
     return UNITS / took
 
 

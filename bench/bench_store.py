@@ -20,7 +20,7 @@ from pathlib import Path
 from interlock.model import events as ev
 from interlock.model.run import Lease
 from interlock.model.states import AttemptState, UnitState
-from interlock.store.base import NewRun, NewStep
+from interlock.store.births import NewRun, NewStep
 from interlock.store.sqlite import SqliteStore
 
 UNITS = 8_000

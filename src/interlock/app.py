@@ -16,21 +16,18 @@ import msgspec
 from interlock.decide import reopen
 from interlock.dispatch.identity import alive
 from interlock.dispatch.leftovers import end_leftovers
-from interlock.dispatch.log import RunLog
-from interlock.dispatch.markers import VARIABLE, Marker
-from interlock.dispatch.secrets import EnvResolver
 from interlock.driver.asking import amend, ask, raising, result_payload, user
 from interlock.driver.birth import new_run, new_run_id
 from interlock.driver.clock import Clock, SystemClock
 from interlock.driver.configuration import require_config
-from interlock.driver.drive import World, drive
-from interlock.driver.engines import key_names, settings_of
+from interlock.driver.drive import World, drive, refuse_child
 from interlock.driver.executor import Executor
+from interlock.driver.family import Opening
 from interlock.driver.finding import find_run
 from interlock.driver.lease import claimable, fresh, this_host
 from interlock.driver.load import restore, run_info
-from interlock.driver.local import LocalExecutor
-from interlock.driver.loop import Observer, Opening
+from interlock.driver.local_setup import local_executor
+from interlock.driver.loop import Observer
 from interlock.driver.openings import accept_modules, first_notices
 from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
 from interlock.driver.project import ProjectPaths, find_project, open_state, project_at, read_project_id
@@ -38,15 +35,15 @@ from interlock.driver.result import Result, not_twice, result_of
 from interlock.driver.signals import interrupting
 from interlock.driver.trees import forget_uncommitted, settle_lost, with_uncommitted
 from interlock.driver.waiting import waited
-from interlock.errors import Diagnostic, LeaseHeldError, UsageError, WorkflowError
+from interlock.errors import Diagnostic, LeaseHeldError, UsageError
 from interlock.model import canon
 from interlock.model.plan import Plan
 from interlock.model.run import Lease, RunInfo, Snapshot
-from interlock.model.secret import secret_texts
 from interlock.model.states import RUN_ENDED, RunState
 from interlock.plan.config import Config
 from interlock.plan.freeze import freeze, thaw
-from interlock.store.base import NewRun, Store
+from interlock.store.base import Store
+from interlock.store.births import NewRun
 from interlock.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -266,6 +263,7 @@ class App:
     def abandon(self, run_id: str) -> Result:
         """End a run for good (but for `resume`): its driver ends the work, or this call does if nobody drives."""
         row = self.store.run(run_id)
+        refuse_child(row)
         if row.state in (RunState.COMPLETED, RunState.ABANDONED):
             raise UsageError("run-ended", f"run {run_id} is {row.state}", "there is nothing to stop")
         return self._ask(run_id, "abandon", {})
@@ -322,15 +320,9 @@ class App:
         return created, lease
 
     def _compile(self, path: Path, on_warning: Callable[[Diagnostic], None] | None) -> Plan:
-        from interlock.driver.compiling import load_workflow  # noqa: PLC0415 - heavy: YAML, CommonMark
+        from interlock.driver.compiling import require_plan  # noqa: PLC0415 - heavy: YAML, CommonMark
 
-        plan, diagnostics = load_workflow(path, self.project, self.config)
-        if plan is None:
-            raise WorkflowError(diagnostics)
-        if on_warning is not None:
-            for diagnostic in diagnostics:
-                on_warning(diagnostic)
-        return plan
+        return require_plan(path, self.project, self.config, on_warning)
 
     def _params(self, plan: Plan, given: ParamsInput) -> tuple[dict[str, Any], bytes]:
         from interlock.plan.params import coerce_params  # noqa: PLC0415 - heavy: YAML
@@ -373,19 +365,7 @@ class App:
         )
 
     def _executor(self, plan: Plan, lease: Lease) -> Executor:
-        values = msgspec.json.decode(self._open().run(lease.run_id).params_json)
-        secrets = secret_texts((param.name for param in plan.params if param.secret), values)
-        resolver = EnvResolver(plan.env_groups, plan.project.root, secrets, keys=key_names(self.config))
-        marker = Marker(lease.run_id, lease.holder, lease.term, os.environ.get(VARIABLE, ""))
-        return LocalExecutor(
-            python=plan.python,
-            python_path=plan.python_path,
-            env_for=lambda job: resolver.resolve(job.env),
-            marker=marker,
-            log=RunLog(self.project.logs / f"{lease.run_id}.log"),
-            scratch=self.project.state_dir / "tmp",
-            settings=settings_of(self.config, plan.engines),
-        )
+        return local_executor(self.project, self.config, plan, lease, self._open().run(lease.run_id).params_json)
 
 
 def open_project(project: str | Path | None = None) -> App:

@@ -1,30 +1,42 @@
 """An export as an App: all that reads a run works on it, and nothing that starts, drives or changes one.
 
-Guarantee: the file was verified whole before anything of it is shown; nothing is written into any project.
+Guarantee: the file was verified whole before anything of it is shown; nothing is written into any project. A replay of
+an exported run needs no project, and one with another workflow compiles it as its own project would.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from interlock.app import App
+from interlock.app import App, open_project
 from interlock.driver.importing import open_export
 from interlock.driver.params import NO_PARAMS, ParamsInput
-from interlock.errors import UsageError
+from interlock.errors import Diagnostic, UsageError
+from interlock.model.states import RunState
 from interlock.plan.config import Config
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from interlock.driver.estimating import Preview
+    from interlock.driver.replaying import Replay
+    from interlock.model.plan import Plan
     from interlock.store.base import Store
 
 
 class ExportApp(App):
-    """The runs of one export, for reading; `header` is what the file says of itself."""
+    """The runs of one export, for reading; `header` is what the file says of itself.
 
-    def __init__(self, path: str | Path) -> None:
+    `project` is the root of the project whose workflows they are replayed to, else the one at or above the current
+    folder.
+    """
+
+    def __init__(self, path: str | Path, project: str | Path | None = None) -> None:
         self._file: Final = Path(path)
+        self._home: Final = project
         with ExitStack() as stack:
             opened = stack.enter_context(open_export(self._file))
             self._stack: Final = stack.pop_all()
@@ -54,6 +66,26 @@ class ExportApp(App):
     def preview(self, target: str | Path, params: ParamsInput = NO_PARAMS) -> Preview:
         """Say what going on with the run would do, as far as the export tells."""
         return super().preview(self.find(str(target)), params)
+
+    def replay(
+        self,
+        run_id: str,
+        *,
+        workflow: Path | None = None,
+        faults: Sequence[str] = (),
+        params: ParamsInput | None = None,
+    ) -> Replay:
+        """As in a project; a run that was exported before its end can only be exported again."""
+        if self.store.run(run_id).state == RunState.ACTIVE:
+            message = f"run {run_id} had not come to an end when {self._file} was made, so its record is not whole"
+            raise UsageError("run-active", message, f"export it again when it has ended: interlock export {run_id}")
+        return super().replay(run_id, workflow=workflow, faults=faults, params=params)
+
+    def _compile(self, path: Path, on_warning: Callable[[Diagnostic], None] | None) -> Plan:
+        from interlock.driver.compiling import require_plan  # noqa: PLC0415 - heavy: YAML, CommonMark
+
+        with open_project(self._home) as app:
+            return require_plan(path, app.project, app.config, on_warning)
 
     def _open(self) -> Store:
         message = f"{self._file} is an export, which is for reading only"

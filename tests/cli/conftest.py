@@ -23,7 +23,8 @@ from interlock.model.plan import Command, Map, Plan, Project, Reference, Route, 
 from interlock.model.run import Lease, RunInfo, Snapshot
 from interlock.model.states import AttemptState, Reason, RunState, StepState, UnitState
 from interlock.plan.config import Config
-from interlock.store.base import Census, NewRun, NewStep, RunRow, StepRow, UnitRow
+from interlock.store.base import Census, RunRow, StepRow, UnitRow
+from interlock.store.births import NewRun, NewStep
 from interlock.store.sqlite import SqliteStore
 
 _RUN = RunRow(
@@ -51,6 +52,7 @@ _STEP = StepRow(
     round=1,
     loop=1,
     stages=(),
+    child=False,
     each=False,
     artifact=b'"x"',
     artifact_hash="sha256:1",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -161,3 +162,12 @@ def test_nothing_is_left_in_the_folder_for_temporary_files(ran: Path, interlock:
     for file, code in (("run.gz", 0), ("bad.gz", 1)):
         assert interlock("units", "last", "--from", file, cwd=ran, TMPDIR=str(scratch)).returncode == code
         assert list(scratch.iterdir()) == []
+
+
+def test_a_file_whose_name_is_no_text_is_written_and_verified_with_json(ran: Path, interlock: Call) -> None:
+    name = b"\xff.gz"
+    done = interlock("export", "last", "-o", os.fsdecode(name), "--json", cwd=ran)
+    assert (done.returncode, json.loads(done.stdout)["file"]) == (0, "\ufffd.gz")
+    assert (ran / os.fsdecode(name)).exists()
+    done = interlock("export", "--verify", os.fsdecode(name), "--json", cwd=ran)
+    assert json.loads(done.stdout)["file"] == "\ufffd.gz"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from interlock.cli.progress.feed import Feed
+from interlock.cli.progress.feed import Change, Feed
 from interlock.cli.progress.ndjson import NdjsonRenderer
 from interlock.cli.progress.plain import PlainRenderer
 from interlock.model import events as ev
@@ -37,7 +37,7 @@ def finished(step: int, unit: int, state: UnitState = UnitState.COMPLETED, error
 def drive(renderer: PlainRenderer, snapshot: Snapshot, *events: ev.Event) -> None:
     for event in events:
         snapshot.apply(event)
-        renderer.show([event], snapshot, 0)
+        renderer.show([Change([event], snapshot)], snapshot, 0)
 
 
 def test_plain_lines_tell_of_steps_and_of_failing_units_with_their_reason(snapshot: Snapshot) -> None:
@@ -100,7 +100,7 @@ def test_ndjson_is_one_event_a_line_with_ids(snapshot: Snapshot) -> None:
     renderer.begin(snapshot, 0)
     snapshot.apply(STARTED)
     snapshot.apply(finished(0, 0))
-    renderer.show([STARTED, finished(0, 0)], snapshot, 3)
+    renderer.show([Change([STARTED, finished(0, 0)], snapshot)], snapshot, 3)
     lines = [msgspec.json.decode(line) for line in b"".join(written).splitlines()]
     assert [line["type"] for line in lines] == ["run_driven", "step_started", "attempt_finished", "events_dropped"]
     assert lines[2]["unit"] == "one:solo"
@@ -121,8 +121,8 @@ class Stalled:
         self.entered.set()
         assert self.reading.wait(30)
 
-    def show(self, events: Sequence[ev.Event], snapshot: Snapshot, dropped: int) -> None:
-        del events, snapshot
+    def show(self, changes: Sequence[Change], snapshot: Snapshot, dropped: int) -> None:
+        del changes, snapshot
         self.dropped += dropped
 
     def end(self) -> None:

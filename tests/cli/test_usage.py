@@ -12,6 +12,7 @@ import pytest
 from tests.cli.conftest import Journal, attempt, reading, started
 
 from interlock.cli import program
+from interlock.cli.progress.feed import Change
 from interlock.cli.progress.plain import PlainRenderer
 from interlock.model import canon
 from interlock.model import events as ev
@@ -159,7 +160,7 @@ def show(lines: list[str]) -> Callable[..., None]:
     def call(*events: ev.Event, later_s: float = 0) -> None:
         for event in events:
             snapshot.apply(event)
-            renderer.show([event], snapshot, 0)
+            renderer.show([Change([event], snapshot)], snapshot, 0)
         if later_s:
             now[0] += later_s
             renderer.show([], snapshot, 0)

@@ -8,7 +8,7 @@ from interlock.decide.next import next_actions
 from interlock.decide.now import Now
 from interlock.decide.schedule import next_due, run_room, startable
 from interlock.model import events as ev
-from interlock.model.actions import Dispatch
+from interlock.model.actions import Ahead, Dispatch
 from interlock.model.outcome import Outcome
 from interlock.model.plan import Backoff, Budget, Command, Limits, Plan, Retry
 from interlock.model.plan import Step as PlanStep
@@ -85,6 +85,42 @@ def test_steps_side_by_side_share_the_runs_limit() -> None:
     assert [d.step for d in dispatches] == [0, 0, 0, 1, 1]
     reserve(snap, dispatches)
     assert next_actions(snap, Now(at=BEGIN_MS)) == []
+
+
+def lined_up(specs: Plan, waiting: int, each: int, running: int) -> list[Dispatch]:
+    """Return what may begin beside `running` open attempts of which some wait in line."""
+    simulation = Simulation(snapshot(specs, _ITEMS), unused)
+    for action in next_actions(simulation.snap, Now(at=BEGIN_MS)):
+        simulation.act(action)
+    reserve(simulation.snap, [Dispatch(0, ordinal) for ordinal in range(running)])
+    now = Now(at=BEGIN_MS, ahead={0: Ahead(waiting=waiting, each=each)})
+    return [action for action in next_actions(simulation.snap, now) if isinstance(action, Dispatch)]
+
+
+def test_what_waits_in_line_takes_no_place_and_what_may_wait_comes_after_the_places() -> None:
+    specs = plan(step("m", map=over("params.items", concurrency=3)), limits=Limits(max_concurrency=3))
+    assert lined_up(specs, waiting=2, each=2, running=4) == [
+        Dispatch(0, 4),
+        *[Dispatch(0, ordinal, ahead=True) for ordinal in range(5, 9)],
+    ]
+    assert lined_up(specs, waiting=1, each=1, running=4) == [Dispatch(0, 4, ahead=True), Dispatch(0, 5, ahead=True)]
+    assert lined_up(specs, waiting=3, each=1, running=6) == []
+    assert lined_up(specs, waiting=1, each=0, running=4) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "budget"),
+    [
+        ({"effects": "external"}, Budget()),
+        ({"isolation": "worktree"}, Budget()),
+        ({}, Budget(max_units=1_000)),
+    ],
+)
+def test_nothing_waits_in_line_that_must_not_be_dispatched_twice_or_is_counted(
+    options: dict[str, Any], budget: Budget
+) -> None:
+    specs = plan(step("m", map=over("params.items", concurrency=2), **options), budget=budget)
+    assert lined_up(specs, waiting=0, each=9, running=1) == [Dispatch(0, 1)]
 
 
 def test_steps_side_by_side_share_what_is_left_of_max_units() -> None:

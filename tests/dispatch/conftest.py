@@ -12,9 +12,15 @@ from tests.dispatch.shop import Shop, marked
 from tests.modelserver.fakellm import FakeLLM
 
 
+@pytest.fixture(params=[False, True], ids=["threads", "pumped"])
+def pumped(request: pytest.FixtureRequest) -> bool:
+    """Whether young attempts are watched by the thread that polls."""
+    return bool(request.param)
+
+
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    made = Shop(tmp_path)
+def shop(tmp_path: Path, *, pumped: bool) -> Iterator[Shop]:
+    made = Shop(tmp_path, pumped=pumped)
     try:
         yield made
     finally:
@@ -23,12 +29,12 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 
 
 @pytest.fixture
-def open_shop(tmp_path: Path) -> Iterator[Callable[..., Shop]]:
+def open_shop(tmp_path: Path, *, pumped: bool) -> Iterator[Callable[..., Shop]]:
     """Make a shop with settings of its own."""
     made: list[Shop] = []
 
     def make(**settings: Any) -> Shop:
-        made.append(Shop(tmp_path, **settings))
+        made.append(Shop(tmp_path, pumped=pumped, **settings))
         return made[-1]
 
     yield make

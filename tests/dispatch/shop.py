@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import queue
+import select
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any, TypeVar
 from interlock.dispatch.base import EnvAudit, Job, Outcome, Report, Request, Started
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import Marker
+from interlock.dispatch.nursery import Pump
 from interlock.dispatch.process import CommandRunner
 from interlock.dispatch.reaper_main import marker_of, pids
 from interlock.dispatch.redact_base import NullRedactor, ResolvedEnv
@@ -47,17 +50,24 @@ def marked(run_id: str) -> list[int]:
 
 
 class Shop:
-    """One runner with all that it reported."""
+    """One runner with all that it reported; `pumped`, the thread of the test watches the young attempts while it waits."""
 
-    def __init__(self, folder: Path, *, environ: dict[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, *, environ: dict[str, str] | None = None, pumped: bool = False) -> None:
         self.folder = folder
         self.marker = Marker(f"run{os.getpid()}x{next(_numbers)}", f"holder{next(_numbers)}", 1)
         self.reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
         self.seen: list[Report] = []
         self.log = RunLog(folder / "run.log")
         self.env_for: Callable[[Job], ResolvedEnv] = lambda _: ResolvedEnv({}, NullRedactor())
+        self.poller = select.epoll()
         self.runner = CommandRunner(
-            self.reports.put, self._resolve, self.log, folder / "scratch", self.marker, environ=environ
+            self.reports.put,
+            self._resolve,
+            self.log,
+            folder / "scratch",
+            self.marker,
+            environ=environ,
+            pump=Pump(self.poller, self.reports.put, lambda: None) if pumped else None,
         )
 
     def _resolve(self, job: Job) -> ResolvedEnv:
@@ -108,12 +118,27 @@ class Shop:
         for report in self.seen:
             if isinstance(report, kind) and report.dispatch == request.dispatch:
                 return report
+        give_up = time.monotonic() + PATIENCE_S
         while True:
-            report = self.reports.get(timeout=PATIENCE_S)
+            report = self._next(give_up)
             self.seen.append(report)
             if isinstance(report, kind) and report.dispatch == request.dispatch:
                 return report
 
+    def _next(self, give_up: float) -> Report:
+        while time.monotonic() < give_up:
+            with contextlib.suppress(queue.Empty):
+                return self.reports.get_nowait()
+            self.pump(0.002)
+        raise AssertionError("waited in vain")
+
+    def pump(self, seconds: float) -> None:
+        """Be the thread that polls, for a moment."""
+        for fd, _ in self.poller.poll(seconds):
+            self.runner.on_event(fd)
+        self.runner.tick(time.monotonic())
+
     def close(self) -> None:
         self.runner.close()
         self.log.close()
+        self.poller.close()

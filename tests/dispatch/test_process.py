@@ -170,7 +170,7 @@ def test_params_that_are_too_much_together_are_left_out_and_the_command_runs(sho
 def test_a_timeout_ends_a_whole_tree_that_ignores_sigterm_after_the_grace(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.dispatch.attempt.KILL_AFTER_S", 0.3)
+    monkeypatch.setattr("interlock.dispatch.supervisor.KILL_AFTER_S", 0.3)
     request = shop.start(
         "trap '' TERM; bash -c 'while :; do sleep 1; done' & while :; do sleep 1; done", timeout_ms=300
     )
@@ -277,7 +277,7 @@ def test_a_cancel_while_the_environment_is_resolved_starts_nothing(shop: Shop) -
         return ResolvedEnv({}, NullRedactor())
 
     shop.env_for = slow
-    request = shop.start("touch ran")
+    request = shop.start("touch ran", env=("slow",))
     assert asked.wait(PATIENCE_S)
     shop.runner.cancel(None, 5.0)
     go_on.set()

@@ -21,7 +21,8 @@ PYENV = Path.home() / ".pyenv" / "versions"
 
 
 def close(ends: Ends) -> None:
-    ends.socket.close()
+    for end in (ends.socket, ends.ahead, ends.waiting):
+        end.close()
     os.close(ends.out)
     os.close(ends.err)
 

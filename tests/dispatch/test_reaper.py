@@ -104,7 +104,9 @@ def test_the_reaper_outlives_a_signal_to_the_drivers_whole_group(tmp_path: Path,
 def test_another_drivers_children_are_spared(tmp_path: Path, run_id: str, shop: Shop) -> None:
     other = shop.start("sleep 600")
     spared = shop.started(other).process.pid
-    driver = Driver(tmp_path / "..", run_id, f"echo $$ > {tmp_path}/a; sleep 600")
+    folder = tmp_path / "driver"
+    folder.mkdir()
+    driver = Driver(folder, run_id, f"echo $$ > {tmp_path}/a; sleep 600")
     _wait_for(tmp_path, "a")
     driver.kill()
     until(lambda: not marked(run_id), 10)

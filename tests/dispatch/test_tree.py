@@ -109,7 +109,7 @@ def test_trouble_while_killing_does_not_change_the_reason(shop: Shop, monkeypatc
 
     setattr_ = monkeypatch.setattr  # type: ignore[attr-defined]
     setattr_(Tree, "signal", refuse)
-    setattr_("interlock.dispatch.attempt.KILL_AFTER_S", 0.1)
+    setattr_("interlock.dispatch.supervisor.KILL_AFTER_S", 0.1)
     assert shop.run("sleep 60", timeout_ms=200).reason is Reason.TIMEOUT
 
 

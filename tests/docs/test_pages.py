@@ -11,7 +11,10 @@ from tests.docs.pages import ROOT, Command, File, Shell, parts, pattern
 
 from interlock.cli.program import COMMANDS
 
-GUIDES = [f"docs/guide-{about}.md" for about in ("engines", "rubrics", "budgets", "secrets", "forks", "export")]
+GUIDES = [
+    f"docs/guide-{about}.md"
+    for about in ("engines", "rubrics", "budgets", "secrets", "forks", "export", "testing-workflows")
+]
 PAGES = ["README.md", "docs/tutorial.md", "docs/guide.md", *GUIDES]
 
 

@@ -51,7 +51,7 @@ class Functions:
         options.setdefault("key", f"{module}:{function}:{options}")
         return Job(run_id=self.run_id, step_id="step", step=0, target=target, **options)
 
-    def request(self, job: Job, item: Any = None, process: Process | None = None) -> Request:
+    def request(self, job: Job, item: Any = None, process: Process | None = None, *, ahead: bool = False) -> Request:
         self._count += 1
         return Request(
             job=job,
@@ -62,6 +62,7 @@ class Functions:
             item_json=None if item is None else canon.dumps(item),
             index=None if item is None else self._count - 1,
             process=process,
+            ahead=ahead,
         )
 
     def start(self, job: Job, *items: Any) -> list[Request]:

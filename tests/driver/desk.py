@@ -11,15 +11,17 @@ import msgspec
 from interlock.decide.reopen import close_lost, go_on
 from interlock.dispatch.base import Report
 from interlock.driver import birth
+from interlock.driver.family import Opening, Revived
 from interlock.driver.lease import Host, fresh
 from interlock.driver.load import restore
-from interlock.driver.loop import Loop, Opening
+from interlock.driver.loop import Loop
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.events import Process
 from interlock.model.plan import Plan, Project, Step
 from interlock.model.run import Lease, Snapshot
-from interlock.store.base import NewRun, RequestKind
+from interlock.store.base import RequestKind
+from interlock.store.births import NewRun
 from interlock.store.sqlite import SqliteStore
 from interlock.testing.build import ok, plan
 from interlock.testing.clock import FakeClock
@@ -84,6 +86,7 @@ class Desk:
             observe=lambda events, _snap: self.told.extend(events),
             map_concurrency=4,
             timeout_ms=timeout_ms,
+            revive=_no_child,
         )
         return self.loop, self.hand
 
@@ -131,3 +134,7 @@ def all_well(desk: Desk) -> Iterator[list[Report]]:
     """End everything well, for ever."""
     while True:
         yield desk.hand.end_all(ok("x"))
+
+
+def _no_child(run_id: str, above: Snapshot | None) -> Revived:
+    raise AssertionError(f"run {run_id} has no child runs{'' if above is None else f', nor {above.run.id}'}")

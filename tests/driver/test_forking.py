@@ -6,58 +6,19 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from tests.driver.forks import World, census, output
 from tests.store.rebuild import compare
 
 import interlock
-from interlock.app import App
 from interlock.driver.forking import ForkOrder
 from interlock.driver.params import ParamsInput
 from interlock.errors import UsageError
-
-AGENT = """#!/bin/sh
-prompt=$(cat)
-echo "$prompt" | head -1 >> "{log}"
-case "$prompt" in
-  *BROKEN*) exit 1;;
-  *rubric*) case "$prompt" in *good*) echo '{{"complete":true,"missing":[],"feedback":""}}';;
-            *) echo '{{"complete":false,"missing":[],"feedback":"say good"}}';; esac;;
-  *"say good"*) echo "good $(echo "$prompt" | head -1)";;
-  *) echo "did: $(echo "$prompt" | head -1)";;
-esac
-"""
-
-
-class World:
-    """A project with an agent that writes down each prompt's first line."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.log = root / "calls.log"
-        script = root / "agent.sh"
-        script.write_text(AGENT.format(log=self.log), encoding="utf-8")
-        script.chmod(0o755)
-        (root / "interlock.toml").write_text(
-            f'[run]\nengine = "a"\njudge = "a"\n[engines.a]\nkind = "agent"\nagent = "command"\ncommand = ["{script}"]\n',
-            encoding="utf-8",
-        )
-
-    def write(self, text: str, name: str = "flow.md") -> Path:
-        path = self.root / name
-        path.write_text(textwrap.dedent(text), encoding="utf-8")
-        return path
-
-    def calls(self) -> list[str]:
-        """Prompts sent since the last look."""
-        lines = self.log.read_text(encoding="utf-8").splitlines() if self.log.exists() else []
-        self.log.unlink(missing_ok=True)
-        return sorted(lines)
 
 
 @pytest.fixture
@@ -80,14 +41,6 @@ THREE = """\
     ## three
     third
     """
-
-
-def census(app: App, run_id: str) -> list[tuple[int, int]]:
-    return [(entry.by_state.get("completed", 0), entry.reused) for entry in app.store.census(run_id)]
-
-
-def output(app: App, run_id: str, step: int) -> bytes | None:
-    return app.store.artifact(run_id, step)
 
 
 def test_a_prompt_mended_in_the_middle_is_paid_for_from_there_only(world: World) -> None:

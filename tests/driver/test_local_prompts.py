@@ -17,7 +17,7 @@ from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import Marker
 from interlock.dispatch.redact_base import NullRedactor, ResolvedEnv
 from interlock.driver.local import LocalExecutor
-from interlock.model.plan import Command, Prompt, Target
+from interlock.model.plan import Command, Prompt, Work
 from interlock.model.states import Reason
 
 BOUND_S = 30.0
@@ -40,7 +40,7 @@ def executor(tmp_path: Path, model_server: FakeLLM) -> Iterator[LocalExecutor]:
     made.close()
 
 
-def request(folder: Path, target: Target, **changes: Any) -> Request:
+def request(folder: Path, target: Work, **changes: Any) -> Request:
     job: dict[str, Any] = {
         "key": "job",
         "run_id": "run",

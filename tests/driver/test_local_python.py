@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,10 @@ from typing import Any
 import pytest
 
 from interlock.dispatch.base import Started
+from interlock.dispatch.reaper_main import marker_of, pids
+from interlock.model.plan import PythonFunction
 from interlock.model.states import Reason
+from interlock.testing.build import plan, step
 
 Make = Callable[..., Any]
 PYENV = Path.home() / ".pyenv" / "versions"
@@ -321,3 +325,29 @@ def test_closing_leaves_no_process_and_may_be_repeated(make_functions: Make) -> 
     functions.executor.close()
     functions.executor.close()
     assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]  # noqa: PTH110 - a pid, not a path of ours
+
+
+def zygotes(functions: Any) -> int:
+    mark = functions.run_id.encode()
+    return sum(mark in marker and b"zygote" in marker for marker in map(marker_of, pids()))
+
+
+def test_the_interpreter_comes_up_early_for_a_step_that_wants_it_at_once_only(make_functions: Make) -> None:
+    functions = make_functions()
+    function = PythonFunction(module="work", function="give", file="work.py", sha256="")
+    functions.executor.prepare(chain := plan(step("a"), step("b", function)), ())
+    functions.executor.prepare(chain, ("a", "b"))
+    assert zygotes(functions) == 0
+    functions.executor.prepare(chain, ("a",))
+    until = time.monotonic() + 30
+    while zygotes(functions) == 0:
+        assert time.monotonic() < until
+    functions.close()
+    assert zygotes(functions) == 0
+
+
+def test_an_interpreter_that_cannot_be_started_early_fails_the_unit_and_nothing_before(make_functions: Make) -> None:
+    functions = make_functions(python="/no/such/python")
+    function = PythonFunction(module="work", function="give", file="work.py", sha256="")
+    functions.executor.prepare(plan(step("b", function)), ())
+    assert functions.run("give")[0].reason is Reason.SPAWN_FAILED

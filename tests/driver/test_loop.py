@@ -291,7 +291,7 @@ def test_what_was_reserved_for_a_turn_that_fails_is_not_journaled(tmp_path: Path
 
     try:
         loop, hand = desk.sit(all_well)
-        jobs: Any = vars(loop)["_jobs"]
+        jobs: Any = vars(loop)["_family"].root.jobs
         true_job = jobs.job
 
         def job(asked: Any, unit: Any) -> Any:

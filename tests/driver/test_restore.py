@@ -104,7 +104,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, list):
         return [plain(entry) for entry in value]
     if isinstance(value, (Snapshot, Step)):
-        left_out = ("plan", "by_id")
+        left_out = ("plan", "by_id", "levels", "place")
         return {key: plain(entry) for key, entry in vars(value).items() if key not in left_out}
     return value
 

@@ -126,7 +126,8 @@ def test_any_piece_put_in_the_place_of_another_is_found(whole: Path, cut: st.Dat
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"hello", b"{}", b"SQLite format 3\0", gzip.compress(b"hello\n" * 99), packed([b"x\n", b"y\n"])]
+    "content",
+    [b"", b"hello", b"{}", b"SQLite format 3\0", gzip.compress(b"hello\n" * 99, mtime=0), packed([b"x\n", b"y\n"])],
 )
 def test_what_is_no_export_is_called_so(content: bytes, tmp_path: Path) -> None:
     error = refused(tmp_path / "other", content)
@@ -162,6 +163,17 @@ def header(**changes: object) -> tuple[str, object]:
         ([header(), ("row", {"run": 0, "table": "sqlite_schema", "row": {}})], "the table 'sqlite_schema'"),
         ([header(), ("row", {"run": 0, "table": "unit", "row": {'x"': 1}})], "a column 'x\"' of 'unit'"),
         ([header(), ("row", {"run": 0, "table": "unit", "row": {"step": 0}})], "refuses a row"),
+        ([header(), ("row", {"run": 0, "table": "unit", "row": {"step": True}})], "line 2 .* got `bool`"),
+        (
+            [header(), ("row", {"run": 0, "table": "unit", "row": {"item": {"text": "["}}})],
+            "the column 'item' of 'unit'",
+        ),
+        ([header(), ("row", {"run": 0, "table": "event", "row": {"data": "[]"}})], "the column 'data' of 'event'"),
+        ([header(), ("row", {"run": 0, "table": "unit", "row": {"item": {}}})], "line 2 .* neither text nor base64"),
+        ([header(), ("row", {"run": 0, "table": "unit", "row": {"item": {"base64": "!"}}})], "line 2 of .*base64"),
+        ([header(), ("row", {"run": 0, "table": "unit", "row": {"item": {"hex": ""}}})], "line 2 .* unknown field"),
+        ([header(), ("log", {"run": 0, "at": 0})], "line 2 .* neither text nor base64"),
+        ([header()], "there is no row of one of its runs"),
         ([header(), ("artifact", {"hash": "../x", "at": 0, "text": ""})], "line 2 .* it names no artifact"),
         ([header(), ("artifact", {"hash": f"sha256:{'0' * 64}", "at": 0, "text": "x"})], "does not match"),
         ([header(), ("log", {"run": -1, "at": 0, "text": ""})], "there is no run -1"),
@@ -176,3 +188,23 @@ def test_a_file_whose_chain_holds_but_whose_content_cannot_be_is_refused(
     with pytest.raises(StoreError, match=said), open_export(path):
         pass
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["forged.gz"]
+
+
+@pytest.mark.parametrize(
+    ("table", "at", "said"),
+    [
+        ("run_plan", 0, "there is no row of one of its runs, or of its plan"),
+        ("step", 0, "a unit is of a step that is not there"),
+        ("unit", 0, "an attempt is of a unit that is not there"),
+    ],
+)
+def test_a_row_that_another_refers_to_and_that_was_left_out_is_told(
+    whole: Path, tmp_path: Path, table: str, at: int, said: str
+) -> None:
+    lines = [json.loads(line) for line in lines_of(whole)]
+    rows = [line for line in lines if line["data"].get("table") == table]
+    left = [(line["kind"], line["data"]) for line in lines if line is not rows[at]]
+    path = tmp_path / "forged.gz"
+    path.write_bytes(forged(left))
+    with pytest.raises(StoreError, match=said), open_export(path):
+        pass

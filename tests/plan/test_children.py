@@ -1,17 +1,18 @@
-"""Child workflows as `lint` sees them: found, compiled, checked with their callers, and refused by name."""
+"""Child workflows at freeze: found, compiled, checked with their callers, and embedded."""
 
 from __future__ import annotations
 
 import pytest
 
+from interlock.decide import children
 from interlock.errors import Diagnostic
-from interlock.plan.children import MAX_DEPTH
+from interlock.model.plan import Binding, Child, Hole, Plan, Reference
+from interlock.plan.children import MAX_DEPTH, Resolved
 from interlock.plan.compile import compile_workflow
 from interlock.plan.config import Config
+from interlock.plan.freeze import freeze, thaw
 from interlock.plan.resolve import resolve
 from interlock.testing.sources import FakeSources
-
-REFUSED = "not-supported-yet"
 
 
 def text(*uses: str, params: str = "{}") -> str:
@@ -19,12 +20,28 @@ def text(*uses: str, params: str = "{}") -> str:
     return f"---\nparams: {params}\nsteps:\n{steps or '  - { id: x, run: [ls] }'}\n---\n"
 
 
-def lint(root: str, sources: FakeSources) -> list[Diagnostic]:
+def resolved(root: str, sources: FakeSources) -> Resolved:
     compiled = compile_workflow(root.encode(), "flow.md")
     assert compiled.workflow is not None, compiled.diagnostics
-    resolved = resolve(compiled.workflow, Config(), sources)
-    assert resolved.plan is None
-    return [found for found in resolved.diagnostics if found.code != REFUSED]
+    return resolve(compiled.workflow, Config(), sources)
+
+
+def lint(root: str, sources: FakeSources) -> list[Diagnostic]:
+    found = resolved(root, sources)
+    assert (found.plan is None) == any(one.severity == "error" for one in found.diagnostics)
+    return list(found.diagnostics)
+
+
+def plan_of(root: str, **workflows: str) -> Plan:
+    plan = resolved(root, FakeSources(workflows={f"{name}.md": flow for name, flow in workflows.items()})).plan
+    assert plan is not None
+    return plan
+
+
+def target(plan: Plan, step: str) -> Child:
+    found = plan.step(step).target
+    assert isinstance(found, Child)
+    return found
 
 
 def faults(root: str, **workflows: str) -> list[tuple[str, int, str, str, str]]:
@@ -32,8 +49,10 @@ def faults(root: str, **workflows: str) -> list[tuple[str, int, str, str, str]]:
     return [(d.file, d.line, d.code, d.message, d.hint) for d in found]
 
 
-def test_a_child_without_faults_leaves_only_the_refusal_to_run_it() -> None:
-    assert faults(text("./a.md"), a=text()) == []
+def test_a_child_without_faults_is_embedded() -> None:
+    plan = plan_of(text("./a.md"), a=text())
+    assert [one.source for one in plan.children.values()] == ["a.md"]
+    assert target(plan, "s0").plan in plan.children
 
 
 def test_a_child_that_is_not_there_is_told_at_its_step() -> None:
@@ -143,3 +162,48 @@ def test_a_child_that_declares_no_params_takes_none() -> None:
     root = "---\nsteps:\n  - { id: s, uses: ./a.md, with: { l: 1 } }\n---\n"
     message, hint = "'./a.md' has no param 'l'", "it declares no params"
     assert faults(root, a=text()) == [("flow.md", 3, "unknown-param", message, hint)]
+
+
+def test_each_child_is_embedded_once_however_many_call_it() -> None:
+    plan = plan_of(text("./a.md", "./b.md", "./a.md"), a=text("./b.md"), b=text())
+    assert sorted(one.source for one in plan.children.values()) == ["a.md", "b.md"]
+    assert all(one.children == {} and one.project.root == "" for one in plan.children.values())
+
+
+def test_a_childs_key_changes_with_what_lies_below_it() -> None:
+    before, after = (plan_of(text("./a.md"), a=text("./b.md"), b=text(params=params)) for params in ("{}", "{ n: {} }"))
+    assert target(before, "s0").plan != target(after, "s0").plan
+
+
+def test_the_plan_of_a_child_that_stands_by_itself_has_a_project_and_its_own_children_only() -> None:
+    plan = plan_of(text("./a.md", "./c.md"), a=text("./b.md"), b=text(), c=text())
+    child = children.plan_of(plan, target(plan, "s0"))
+    assert child.project == plan.project
+    assert [one.source for one in child.children.values()] == ["b.md"]
+    assert thaw(*freeze(child), "R1") == child
+
+
+def test_a_child_has_no_timeout_but_its_own() -> None:
+    steps = "  - { id: s, uses: ./a.md }\n  - { id: t, uses: ./a.md, timeout: 2h }\n"
+    plan = plan_of(f"---\ndefaults: {{ timeout: 1m }}\nsteps:\n{steps}---\n", a=text())
+    assert [step.timeout_ms for step in plan.steps] == [None, 7_200_000]
+
+
+def test_bindings_hold_literals_and_where_references_go() -> None:
+    with_ = "{ n: 1, l: [params.p, { k: item.name }], t: item }"
+    root = f"---\nparams: {{ p: {{}} }}\nsteps:\n  - {{ id: s, map: {{ over: params.p }}, uses: ./a.md, with: {with_} }}\n---\n"
+    plan = plan_of(root, a=text(params="{ n: {}, l: {}, t: {} }"))
+    p, name = (
+        Reference(text="params.p", root="params", name="p"),
+        Reference(text="item.name", root="item", name="", path=("name",)),
+    )
+    assert target(plan, "s").bindings == (
+        Binding(name="l", value_json='[null,{"k":null}]', holes=(Hole(at=(0,), ref=p), Hole(at=(1, "k"), ref=name))),
+        Binding(name="n", value_json="1"),
+        Binding(name="t", value_json="null", holes=(Hole(at=(), ref=Reference(text="item", root="item", name="")),)),
+    )
+
+
+def test_outside_of_a_map_an_item_is_a_word_like_any_other() -> None:
+    root = "---\nsteps:\n  - { id: s, uses: ./a.md, with: { t: item } }\n---\n"
+    assert target(plan_of(root, a=text(params="{ t: {} }")), "s").bindings == (Binding(name="t", value_json='"item"'),)

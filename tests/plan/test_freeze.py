@@ -9,7 +9,7 @@ import pytest
 
 from interlock.errors import PlanError
 from interlock.model import canon
-from interlock.model.plan import FORMAT, Command, Engine, Gate, Judge, Param, Plan, Prompt, Script, Step
+from interlock.model.plan import FORMAT, Child, Command, Engine, Gate, Judge, Param, Plan, Prompt, Script, Step
 from interlock.plan.compile import compile_workflow
 from interlock.plan.config_parse import parse_config
 from interlock.plan.freeze import MAX_PLAN_BYTES, MAX_SCRIPTS_BYTES, MAX_STEPS, freeze, limit_faults, thaw
@@ -17,6 +17,14 @@ from interlock.plan.resolve import resolve
 from interlock.testing.sources import FakeSources
 
 GOLDEN = Path(__file__).parent / "golden"
+
+
+RELEASE = """---
+params: { file: {}, notes: { type: array } }
+steps:
+  - { id: tag, run: [git, tag, "v1"] }
+---
+"""
 
 
 def whole_plan() -> Plan:
@@ -28,6 +36,7 @@ def whole_plan() -> Plan:
         scripts={"./count.py": b"#!/usr/bin/env python3\nprint(1)\n"},
         modules={"tools.sums": b"def add(context): ...\n"},
         folders=[".", "sub"],
+        workflows={"release.md": RELEASE},
     )
     resolved = resolve(compiled.workflow, config, sources)
     assert resolved.plan is not None, resolved.diagnostics
@@ -61,13 +70,14 @@ def test_the_golden_plan_uses_every_field() -> None:
     for field in Plan.__struct_fields__:
         assert stored[field] not in (None, [], ""), field
     targets = [step["target"] for step in steps if step["target"]]
-    assert {target["type"] for target in targets} == {"command", "script", "python", "prompt"}
+    assert {target["type"] for target in targets} == {"command", "script", "python", "prompt", "workflow"}
     gates = [step["gate"] for step in steps if step["gate"]]
     for values, of in (
         ([target for target in targets if target["type"] == "prompt"], Prompt),
         (gates, Gate),
         ([gate["judge"] for gate in gates if gate["judge"]], Judge),
         (stored["engines"], Engine),
+        ([target for target in targets if target["type"] == "workflow"], Child),
     ):
         for field in of.__struct_fields__:
             assert any(value[field] not in (None, [], False, "", "{}") for value in values), (of, field)

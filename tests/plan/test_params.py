@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema_rs import Draft202012Validator
 
 from interlock.errors import UsageError
 from interlock.model.canon import dumps
 from interlock.model.plan import Param
 from interlock.plan.params import coerce_params, parse_params_file
+from interlock.plan.schema_check import DIALECT, TYPES, is_plain
 
 
 def param(name: str, schema: Any = None, **more: Any) -> Param:
@@ -163,3 +165,33 @@ def test_any_text_gives_a_value_that_fits_or_one_error(text: str, kind: str) -> 
     except UsageError:
         return
     assert coerce_params([declared], given=json.loads(dumps(values))) == values
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(value=VALUES, kind=st.sampled_from(TYPES))
+def test_a_type_that_stands_alone_is_judged_as_any_other_schema(value: Any, kind: str) -> None:
+    def judged(schema: Any) -> str | None:
+        try:
+            coerce_params([param("a", schema)], given={"a": value})
+        except UsageError as error:
+            return error.message
+        return None
+
+    assert judged({"type": kind}) == judged({"type": kind, "title": "more than a type"})
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_a_type_that_stands_alone_needs_no_meta_schema(kind: str) -> None:
+    assert list(Draft202012Validator({"$ref": DIALECT}).iter_errors({"type": kind})) == []
+    assert is_plain({"type": kind})
+
+
+@pytest.mark.parametrize("schema", [True, {}, {"type": "text"}, {"type": ["string"]}, {"type": "string", "x": 1}])
+def test_no_other_schema_is_plain(schema: Any) -> None:
+    assert not is_plain(schema)

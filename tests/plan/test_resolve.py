@@ -8,11 +8,12 @@ import pytest
 from interlock.errors import Diagnostic
 from interlock.model.canon import sha256
 from interlock.model.plan import Command, EnvGroup, Plan, PythonFunction, Script, Step
+from interlock.plan.children import Resolved
 from interlock.plan.compile import compile_workflow
 from interlock.plan.config import Config
 from interlock.plan.config_parse import parse_config
 from interlock.plan.diagnose import render
-from interlock.plan.resolve import Resolved, resolve
+from interlock.plan.resolve import resolve
 from interlock.plan.sources import Missing
 from interlock.testing.sources import SH, FakeSources
 
@@ -322,13 +323,8 @@ def test_a_probe_without_external_effects_is_warned_of() -> None:
     ("steps", "message", "hint"),
     [
         (
-            "- { id: a, uses: ./child.md }",
-            "this version runs prompts, commands, scripts and Python functions; step 'a' runs a child workflow",
-            "run it by itself: interlock run ./child.md",
-        ),
-        (
             "- { id: a, uses: scripts/x }",
-            "this version runs prompts, commands, scripts and Python functions; step 'a' uses a library asset",
+            "this version runs prompts, commands, scripts, Python functions and child workflows; step 'a' uses a library asset",
             "write './scripts/x' if it is a script beside the workflow",
         ),
     ],

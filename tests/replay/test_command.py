@@ -28,7 +28,7 @@ def test_fault(interlock_replay):
 
 def test_other(interlock_replay):
     with pytest.raises(InterlockError, match="is no recording"):
-        interlock_replay("last")
+        interlock_replay(("last",))
 
 def test_differs(interlock_replay):
     interlock_replay((".", "last"), faults=["killed@one"]).assert_same()

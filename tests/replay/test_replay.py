@@ -259,7 +259,7 @@ def test_a_fault_that_no_dispatch_meets_fails_the_replay(project: Path) -> None:
     app, run = _recorded(project, _MAP)
     with app:
         found = app.replay(run, faults=["timeout@each:9"])
-        assert found.faults_unused == ("timeout@each:9",)
+        assert found.faults_unused == {"timeout@each:9": "'each' had 3 dispatches"}
         assert found.exit_code == 1
 
 
@@ -272,6 +272,9 @@ def test_a_fault_that_no_dispatch_meets_fails_the_replay(project: Path) -> None:
         ("timeout", "write REASON@STEP"),
         ("timeout@each:", "write REASON@STEP"),
         ("timeout@each:0", "write REASON@STEP"),
+        ("timeout@each:" + "9" * 5_000, "write REASON@STEP"),
+        ("timeout@each.judge", "use 'each'"),
+        ("timeout@ech.check", "did you mean 'each'?"),
     ],
 )
 def test_a_fault_that_cannot_be_read_is_refused_with_a_hint(project: Path, text: str, hint: str) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import msgspec
+
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.run import Lease
 from interlock.model.states import AttemptState, Reason, RunState, StepState, UnitState
-from interlock.store.base import NewRun, NewStep, Stage, Store
+from interlock.store.base import Store
+from interlock.store.births import Below, NewRun, NewStep, Stage
 
 RUN = "20300101-r1"
 Gate = tuple[Stage | Literal["each"], ...]
@@ -44,6 +47,24 @@ def new_run(run_id: str = RUN, gates: tuple[Gate, ...] = ((),), **changes: Any) 
         for i, gate in enumerate(gates)
     )
     return NewRun(id=run_id, steps=steps, **{**fields, **changes})
+
+
+CHILD = "20300101-r1-child"
+
+
+def new_child(run_id: str = CHILD, parent: str = RUN, root: str = RUN, unit: str = "s:w0", **changes: Any) -> NewRun:
+    return new_run(run_id, parent=parent, root=root, parent_unit=unit, **changes)
+
+
+def with_child(store: Store) -> Lease:
+    """A run whose one step has one unit, which is a child run whose one step has begun with one unit."""
+    mine = lease()
+    run = new_run()
+    step = msgspec.structs.replace(run.steps[0], child=True)
+    store.create_run(msgspec.structs.replace(run, steps=(step,)), mine)
+    below = Below(run_id=CHILD, events=[started(1)], new=new_child())
+    store.commit(mine, [started(1), reserved(0)], [below])
+    return mine
 
 
 def begin(store: Store, units: int = 1, gate: Gate = ()) -> Lease:

@@ -16,9 +16,9 @@ class RunsSuite:
     """Mixed into a test class whose `store` fixture gives an empty store."""
 
     def test_a_new_run_is_active_with_pending_steps(self, store: Store) -> None:
-        assert store.create_run(b.new_run(gates=((), ("check", "each")), parent="p"), b.lease()) == b.RUN
+        assert store.create_run(b.new_run(gates=((), ("check", "each"))), b.lease()) == b.RUN
         run = store.run(b.RUN)
-        assert (run.state, run.workflow, run.parent, run.plan_hash) == ("active", "w.md", "p", "sha256:plan")
+        assert (run.state, run.workflow, run.parent, run.plan_hash) == ("active", "w.md", None, "sha256:plan")
         assert (run.created_at, run.ended_at, run.outcome, run.params_json) == (1, None, None, b'{"p":1}')
         assert [(s.id, s.state, s.stages, s.each, s.round) for s in store.steps(b.RUN)] == [
             ("s0", "pending", (), False, 1),

@@ -54,9 +54,18 @@ class Rows:
         self.run = {**blank, **data, "id": event.run_id, "state": "active", "created_at": event.at, "driven_ms": 0}
         empty = dict.fromkeys(("reason", "artifact_hash", "started_at", "ended_at"))
         self.steps = [
-            {**empty, "step": i, "id": id_, "stages": stages, "each": each, "state": "pending", "route": []}
+            {
+                **empty,
+                "step": i,
+                "id": id_,
+                "stages": stages,
+                "each": each,
+                "child": child,
+                "state": "pending",
+                "route": [],
+            }
             | {"round": 1, "loop": 1}
-            for i, (id_, stages, each) in enumerate(steps)
+            for i, (id_, stages, each, child) in enumerate(steps)
         ]
 
     def _step_started(self, event: EventRow, data: Fields) -> None:

@@ -132,6 +132,7 @@ def test_a_golden_journal_of_version_1_still_loads(tmp_path: Path) -> None:
     shutil.copyfile(GOLDEN / "journal-v1.db", path)
     with SqliteStore.open(path) as store:
         assert [(run.id, run.state, run.outcome) for run in store.runs()] == [
+            ("20300101-r2", "active", None),
             ("20300101-r1", "active", None),
             ("20300101-r0", "completed", "degraded"),
         ]
@@ -139,6 +140,13 @@ def test_a_golden_journal_of_version_1_still_loads(tmp_path: Path) -> None:
         assert store.artifact("20300101-r0", 0) == b'["ok",null]'
         assert store.load("20300101-r1").open[0].dispatch == "d1.0.1"
         assert store.commit(b.lease(), [b.finished(0, step=1)]).lost is False
+        (child,) = store.children("20300101-r2")
+        assert (child.id, child.parent_unit, child.root, child.state) == (
+            "20300101-r2-child",
+            "s:w0",
+            "20300101-r2",
+            "blocked",
+        )
 
 
 def test_a_golden_journal_keeps_what_prompts_judges_and_people_left(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from interlock.store.sqlite import SqliteStore
 SOURCE = Path(sql.__file__).parent
 NONSENSE = """\
 INSERT INTO run (id, workflow, state, plan_hash, params_hash, params_json, created_at) VALUES ('r', '', 'lost', '', '', x'', 1)
-INSERT INTO step (run_seq, step, id, stages, each_item, state) VALUES (1, 0, 's', '', 0, 'done')
-INSERT INTO step (run_seq, step, id, stages, each_item) VALUES (1, 0, 's', 'judge check', 0)
+INSERT INTO step (run_seq, step, id, stages, each_item, child, state) VALUES (1, 0, 's', '', 0, 0, 'done')
+INSERT INTO step (run_seq, step, id, stages, each_item, child) VALUES (1, 0, 's', 'judge check', 0, 0)
 INSERT INTO unit (run_seq, step, ordinal, state, kind, counted, round, loop, id, input_hash) VALUES (1, 0, 0, 'done', 'work', 1, 1, 1, 'u', '')
 INSERT INTO attempt (run_seq, step, unit, number, state, dispatch, reserved_at) VALUES (1, 0, 0, 1, 'done', 'd', 1)
 INSERT INTO attempt (run_seq, step, unit, number, state, dispatch, reserved_at, estimated) VALUES (1, 0, 0, 1, 'reserved', 'd', 1, 2)

@@ -10,9 +10,9 @@ import msgspec
 
 from interlock.cli.hiding import Hide, hide_of
 from interlock.cli.text import compact
-from interlock.model.states import StepState, UnitState
+from interlock.model.states import RunState, StepState, UnitState
 from interlock.store.base import Store, UnitRow
-from interlock.views.advice import Asked, Gate
+from interlock.views.advice import Asked, Gate, Next, next_commands
 from interlock.views.events import Name
 from interlock.views.facts import PlanFacts, plan_facts
 from interlock.views.status import RunRows, status_view
@@ -36,7 +36,17 @@ def read_run(store: Store, run_id: str) -> RunRows:
         spent=store.spent(run_id),
         approvals=store.approvals(run_id),
         notices=store.notices(run_id),
+        children=store.children(run_id),
     )
+
+
+def read_next(store: Store, rows: RunRows, *, live: bool = False, most: int = 3) -> list[Next]:
+    """What a person can type next, of the run and of at most `most` child runs that hold it up."""
+    own = next_commands(rows.run, rows.steps, rows.facts, read_asked(store, rows), live=live)
+    found: list[Next] = []
+    for row in [row for row in rows.children if row.state == RunState.BLOCKED][:most]:
+        found += read_next(store, read_run(store, row.id), live=live, most=most)
+    return list(dict.fromkeys([*found, *own]))
 
 
 def read_previews(store: Store, rows: RunRows) -> dict[int, str]:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from interlock.app import App
 
 
-def _open_export(source: Path) -> App:
+def _open_export(source: Path, project: Path | None) -> App:
     from interlock.exported import ExportApp  # noqa: PLC0415 - most calls read a journal
 
-    return ExportApp(source)
+    return ExportApp(source, project)
 
 
 def _open(project: Path | None) -> App:
@@ -41,7 +41,7 @@ class Session:
     def app(self) -> App:
         """The engine, opened on first use."""
         if self._app is None:
-            self._app = self._opener(self.project) if self.source is None else _open_export(self.source)
+            self._app = self._opener(self.project) if self.source is None else _open_export(self.source, self.project)
         return self._app
 
     def find(self, text: str) -> str:

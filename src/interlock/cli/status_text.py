@@ -20,6 +20,7 @@ from interlock.views.status import RunRows
 _LABEL_WIDTH = 9
 _NOTE_CHARACTERS = 300
 _MOST_UNITS = 5
+_MOST_CHILDREN = 5
 
 
 def show_status(
@@ -43,6 +44,8 @@ def show_status(
     _field("driver", _driver(rows.lease, run, live=live))
     if view["run"]["params"]:
         _field("params", ", ".join(f"{name}={compact(given)}" for name, given in view["run"]["params"].items()))
+    if run.parent is not None:
+        _field("parent", f"{run.parent}, unit {safe(run.parent_unit or '')}")
     if run.forked_from is not None:
         _field("from", f"a fork of {run.forked_from}, {view['census']['reused']:,} of its units reused")
     _field("units", census_text(view["census"]))
@@ -85,11 +88,24 @@ def step_lines(rows: RunRows, views: list[Mapping[str, Any]]) -> Iterator[str]:
         reason = f" ({view['reason']})" if view["reason"] else ""
         head = f"{style(sign.sign, fg=sign.colour)} {view['id']:<{width}}  {view['state']}{reason}"
         yield f"{head}{_about(row, view)}".rstrip()
+        yield from _children(rows, row)
         if view["feedback"] and view["state"] in {"failed", "blocked", "waiting"}:
             yield from (f"    {safe(line)}" for line in view["feedback"].splitlines())
         said = [entry for entry in rows.approvals if entry.step == row.step]
         if said:
             yield f"    {_said(said[-1])}"
+
+
+def _children(rows: RunRows, step: StepRow) -> Iterator[str]:
+    """The child runs of a step that have not completed, and the one of a step that has but one."""
+    own = [child for child in rows.children if (child.parent_unit or "").rpartition(":")[0] == step.id]
+    told = own if len(own) == 1 else [child for child in own if child.state != RunState.COMPLETED]
+    for child in told[:_MOST_CHILDREN]:
+        state = ending(child.state, child.outcome, child.reason)
+        unit = "" if (child.parent_unit or "").endswith(":solo") else f"  {safe(child.parent_unit or '')}"
+        yield f"    run {child.id}  {style(state, fg=mark(child.state).colour)}{unit}"
+    if len(told) > _MOST_CHILDREN:
+        yield f"    and {len(told) - _MOST_CHILDREN:,} more"
 
 
 def _said(entry: ApprovalRow) -> str:

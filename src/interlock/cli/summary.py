@@ -9,13 +9,12 @@ from interlock.cli.census_text import census_text, ending
 from interlock.cli.marks import mark
 from interlock.cli.next_text import next_lines
 from interlock.cli.output import say, style
-from interlock.cli.reading import read_asked, read_failures, read_run
+from interlock.cli.reading import read_failures, read_next, read_run
 from interlock.cli.text import clip, count, duration, local_time, safe, safe_lines, size
 from interlock.cli.usage_text import view_usage_text
 from interlock.driver.result import Result
 from interlock.model.states import RunState, StepState
 from interlock.store.base import Store
-from interlock.views.advice import next_commands
 from interlock.views.status import RunRows, status_view
 from interlock.views.values import value
 
@@ -47,7 +46,7 @@ def show_summary(app: App, result: Result) -> None:
     _failures(store, rows)
     if run.state == RunState.COMPLETED:
         _artifact(store, rows)
-    for line in next_lines(next_commands(run, rows.steps, rows.facts, read_asked(store, rows)), "  next: "):
+    for line in next_lines(read_next(store, rows), "  next: "):
         say(line)
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from interlock.app import App
 from interlock.cli.next_text import next_lines
 from interlock.cli.output import say
-from interlock.cli.reading import read_asked, read_run
+from interlock.cli.reading import read_next, read_run
 from interlock.cli.text import safe
 from interlock.errors import UsageError
-from interlock.views.advice import next_commands
 
 
 def target_of(app: App, run_id: str, target: str | None) -> str | None:
@@ -37,6 +36,5 @@ def show_verdict(app: App, run_id: str, verdict: str, target: str | None) -> Non
     """Say what was journaled and what to type next."""
     say(f"{verdict}{f' {safe(target)}' if target else ''}; run {run_id}")
     rows = read_run(app.store, run_id)
-    commands = next_commands(rows.run, rows.steps, rows.facts, read_asked(app.store, rows), live=app.driven(run_id))
-    for line in next_lines(commands, "next: "):
+    for line in next_lines(read_next(app.store, rows, live=app.driven(run_id)), "next: "):
         say(line)

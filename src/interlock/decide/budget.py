@@ -25,11 +25,12 @@ _TIMES_SEEN: Final = 5
 
 
 def ceiling(snap: Snapshot, name: str) -> float | None:
-    """Return a budget ceiling with its amendments."""
-    if name in snap.raised:
-        return snap.raised[name]
+    """Return a budget ceiling with its amendments; one of a run above lifts a lower one below it."""
     value: float | None = getattr(snap.plan.budget, name)
-    return value
+    raised = [level.raised[name] for level in snap.levels if name in level.raised]
+    if name in snap.raised:
+        value = snap.raised[name]
+    return max(value, *raised) if raised and value is not None else value
 
 
 def reservation(snap: Snapshot, spec: PlanStep, kind: UnitKind) -> int:
@@ -68,7 +69,8 @@ def affordable(money: float, each: float) -> int:
 
 def _held_usd(snap: Snapshot) -> float:
     running = ((step, unit) for step in map(snap.steps.__getitem__, snap.open) for unit in step.running.values())
-    return math.fsum(price(snap, snap.plan.steps[step.index], unit.kind) for step, unit in running)
+    own = math.fsum(price(snap, snap.plan.steps[step.index], unit.kind) for step, unit in running)
+    return own + math.fsum(map(_held_usd, snap.below))
 
 
 def _high(seen: list[_Number]) -> _Number:
@@ -81,24 +83,34 @@ def exhausted(snap: Snapshot, spec: PlanStep, kind: UnitKind, now: Now) -> str |
 
     What is still in flight may turn out cheaper than reserved, so a reservation forbids only when nothing is.
     """
+    needs, each = reservation(snap, spec, kind), price(snap, spec, kind)
+    asks = engine_of(spec, kind) is not None
+    for level, driven_ms in zip(snap.levels, (now.driven_ms, *now.above_ms), strict=True):
+        over = used_up(level, driven_ms, work=kind == "work", asks=asks) or _too_little(level, needs, each)
+        if over is not None:
+            return over if level is snap else f"{over}, in run {level.run.id} above"
+    return None
+
+
+def used_up(snap: Snapshot, driven_ms: int, *, work: bool, asks: bool) -> str | None:
+    """Name the ceiling that is reached, of those that hold for work and for what asks an engine."""
     used: dict[str, float] = {}
-    if kind == "work":
-        used |= {"max_units": snap.dispatched, "max_duration_ms": now.driven_ms}
-    if engine_of(spec, kind) is not None:
+    if work:
+        used |= {"max_units": snap.dispatched, "max_duration_ms": driven_ms}
+    if asks:
         used |= {"max_tokens": snap.tokens, "max_cost_usd": snap.cost_usd}
     for name, spent in used.items():
         top = ceiling(snap, name)
         if top is not None and spent >= top:
             return f"the budget's {written(name)} of {figure(name, top)} is used up ({figure(name, spent)})"
-    return _too_little(snap, spec, kind)
+    return None
 
 
-def _too_little(snap: Snapshot, spec: PlanStep, kind: UnitKind) -> str | None:
+def _too_little(snap: Snapshot, needs: int, each: float) -> str | None:
     top = ceiling(snap, "max_tokens")
-    needs = reservation(snap, spec, kind)
     if top is not None and needs and not snap.reserved_tokens and snap.tokens + needs > top:
         return _leaves("max_tokens", top, snap.tokens, f"{needs:,}")
-    top, each = ceiling(snap, "max_cost_usd"), price(snap, spec, kind)
+    top = ceiling(snap, "max_cost_usd")
     if top is not None and not _held_usd(snap) and not affordable(top - snap.cost_usd, each):
         return _leaves("max_cost_usd", top, snap.cost_usd, f"{each:.15g}")
     return None

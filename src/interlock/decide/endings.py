@@ -1,6 +1,8 @@
-"""How a step ends: completed, failed, or stopped because something else failed or a ceiling was reached."""
+"""How a step ends: completed, failed, or stopped because something else failed; and how a run is ended from outside."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 from interlock.decide.now import Now
 from interlock.decide.reduce import Artifact, Broken, failure_of
@@ -8,7 +10,7 @@ from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.actions import Action
 from interlock.model.run import Snapshot, Step
-from interlock.model.states import StepState
+from interlock.model.states import RunState, StepState
 
 
 def complete(step: Step, now: Now, made: Artifact) -> ev.StepMoved:
@@ -45,3 +47,29 @@ def stop(snap: Snapshot, step: Step, now: Now, reason: str, detail: str = "") ->
     elif not detail and snap.halted is not None:
         broken = Broken(reason, f"stopped because step '{snap.steps[snap.halted].id}' failed")
     return [ev.UnitsStopped(at=now.at, step=step.index, reason=reason), fail(step, now, broken)]
+
+
+def end_run(
+    snap: Snapshot, now: Now, state: Literal[RunState.ABANDONED, RunState.FAILED], reason: str, detail: str
+) -> tuple[ev.Event, ...]:
+    """Return the events that end a run whose work has ended: its open steps stop."""
+    events: list[ev.Event] = []
+    for index in snap.open:
+        step = snap.steps[index]
+        if step.state is StepState.PENDING:
+            continue
+        events.append(ev.UnitsStopped(at=now.at, step=index, reason=reason))
+        events.append(fail(step, now, Broken(reason, detail)))
+    moved = ev.RunMoved(
+        at=now.at,
+        state=state,
+        reason=reason,
+        detail=detail,
+        outcome="abandoned" if state is RunState.ABANDONED else "failed",
+        driven_ms=now.driven_ms,
+    )
+    if events and snap.run.state is not RunState.ACTIVE:
+        # steps change only in an active run
+        activated = ev.RunMoved(at=now.at, state=RunState.ACTIVE, reason=f"ending: {reason}", driven_ms=now.driven_ms)
+        return (activated, *events, moved)
+    return (*events, moved)

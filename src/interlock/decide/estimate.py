@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from interlock.model.plan import Engine, Judge, Plan, Prompt, Step
+from interlock.model.plan import Child, Engine, Judge, Plan, Prompt, Step
 from interlock.model.states import Reason
 
 _FREE: Final = frozenset(
@@ -137,13 +137,33 @@ class _Estimator:
     def step(self, step: Step, count: int | None, *, sure: bool) -> list[StepEstimate]:
         judge = step.gate.judge if step.gate else None
         found = []
-        if isinstance(step.target, Prompt) and count != 0:
+        if isinstance(step.target, Child) and count != 0:
+            found += self.below(step, step.target, _times(count, 1, sure=sure))
+        elif isinstance(step.target, Prompt) and count != 0:
             found.append(self.part(step, step.target, "work", self.work_calls(step, count, sure=sure)))
         if judge is not None:
             found.append(self.part(step, judge, "judge", _judge_calls(step, judge, count, sure=sure)))
         if found:
             self.say_unknowns(step, count, sure=sure)
         return found
+
+    def below(self, step: Step, target: Child, runs: Span) -> list[StepEstimate]:
+        """Estimate what so many child runs use, each of whose steps is done once."""
+        plan = msgspec.structs.replace(self.plan.children[target.plan], children=self.plan.children)
+        child = _Estimator(plan, self.history)
+        made = child.estimate(plan_units(plan))
+        self.unknowns |= {f"in '{step.id}': {text}": None for text in child.unknowns}
+        self.unpriced |= child.unpriced
+        return [
+            msgspec.structs.replace(
+                part,
+                id=f"{step.id} > {part.id}",
+                calls=_product(runs, part.calls),
+                tokens=_product(runs, part.tokens),
+                cost_usd=_product(runs, part.cost_usd),
+            )
+            for part in made.steps
+        ]
 
     def work_calls(self, step: Step, count: int | None, *, sure: bool) -> Span:
         tries = 1 + step.retry.max if set(step.retry.on) - _FREE else 1

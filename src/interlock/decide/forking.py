@@ -7,13 +7,13 @@ takes over here is what the fork takes over.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from interlock.decide.next import next_actions
 from interlock.decide.now import Now
-from interlock.decide.reuse import changed_parts
+from interlock.decide.reuse import Done, changed_parts
 from interlock.decide.values import UnresolvedError
 from interlock.decide.work import base_id, shared
 from interlock.model import events as ev
@@ -22,7 +22,9 @@ from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step, Unit
 from interlock.model.states import RUN_ENDED, StepState, UnitState
 
-OriginOf = Callable[[str, Unit], ev.Origin]
+DoneOf = Callable[[str, Unit], Done]
+TAKEN: Final = "taken:"
+"""How the input hash of a unit begins that was taken whatever its hash would be here; the rest is the old one."""
 
 
 class ForkUnit(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +47,7 @@ class ForkStep(msgspec.Struct, frozen=True, kw_only=True):
     units: tuple[ForkUnit, ...] | None = None
 
 
-def as_it_is(old: Snapshot, snap: Snapshot, step: Step, origin_of: OriginOf, at: int) -> list[ev.Event]:
+def as_it_is(old: Snapshot, snap: Snapshot, step: Step, done_of: DoneOf, at: int) -> list[ev.Event]:
     """Return what makes a step of the fork what it was in the old run, whatever its hashes say."""
     before = old.by_id[step.id]
     moved = ev.StepMoved(
@@ -60,23 +62,15 @@ def as_it_is(old: Snapshot, snap: Snapshot, step: Step, origin_of: OriginOf, at:
     )
     if before.state is StepState.SKIPPED or snap.plan.steps[step.index].route is not None:
         return [moved]
-    units = tuple(
-        ev.NewUnit(
-            n,
-            unit.id,
-            unit.index,
-            unit.item,
-            "taken",
-            session=unit.session,
-            reused=_ended(unit, origin_of(step.id, unit)),
-        )
-        for n, unit in enumerate(before.work)
-    )
+    units = tuple(_as_it_was(n, done_of(step.id, unit)) for n, unit in enumerate(before.work))
     return [ev.StepStarted(at=at, step=step.index, round=1, loop=1, units=units), moved]
 
 
-def _ended(unit: Unit, origin: ev.Origin) -> ev.Reused:
-    return ev.Reused(origin, unit.state, unit.reason, None, unit.result, unit.left)
+def _as_it_was(ordinal: int, done: Done) -> ev.NewUnit:
+    unit = done.unit
+    ended = ev.Reused(done.origin, unit.state, unit.reason, None, unit.result, unit.left)
+    hashed = TAKEN + done.input_hash
+    return ev.NewUnit(ordinal, unit.id, unit.index, unit.item, hashed, session=unit.session, reused=ended)
 
 
 def play(snap: Snapshot, now: Now) -> None:
@@ -130,14 +124,20 @@ def _unit(old: Snapshot, snap: Snapshot, spec: PlanStep, unit: Unit) -> ForkUnit
     before = _before(old, spec.id, unit)
     if before is None:
         return ForkUnit(id=unit.id, action="run", why="new: the old run had no such unit", changed=("item",))
-    place = ev.Origin(old.run.id, before.id, before.attempt)
+    place = before.origin or ev.Origin(old.run.id, before.id, before.attempt)
     if before.state is not UnitState.COMPLETED:
         reason = f" ({before.reason})" if before.reason else ""
         why = f"was {before.state} in the old run{reason}"
         return ForkUnit(id=unit.id, action="run", why=why, old=place)
     changed = _changed(old, snap, spec, unit, before)
-    why = "changed: " + ", ".join(changed) if changed else "its recorded input is another"
-    return ForkUnit(id=unit.id, action="run", why=why, changed=changed, old=place)
+    return ForkUnit(id=unit.id, action="run", why=_why(before, changed), changed=changed, old=place)
+
+
+def _why(before: Unit, changed: tuple[str, ...]) -> str:
+    if changed:
+        return "changed: " + ", ".join(changed)
+    taken = before.origin is not None
+    return "the old run took it as it was, from another input" if taken else "its recorded input is another"
 
 
 def _before(old: Snapshot, step_id: str, unit: Unit) -> Unit | None:

@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from interlock.decide import probe
 from interlock.decide.budget import exhausted
+from interlock.decide.children import blocker, park
 from interlock.decide.endings import fail, stop
 from interlock.decide.now import Now
 from interlock.decide.promote import gating, promote
@@ -37,7 +38,7 @@ def next_actions(snap: Snapshot, now: Now) -> list[Action]:
     if snap.run.state is not RunState.ACTIVE:
         return []
     dispatches: list[Action] = []
-    room = run_room(snap)
+    room = run_room(snap, sum(line.waiting for line in now.ahead.values()))
     for index in snap.open:
         step = snap.steps[index]
         act = _BY_STATE.get(step.state)
@@ -47,9 +48,16 @@ def next_actions(snap: Snapshot, now: Now) -> list[Action]:
         if actions and type(actions[0]) is not Dispatch:
             return actions
         dispatches.extend(actions)
-    if dispatches or snap.running:
+    if dispatches or snap.running > snap.held or _starved(snap):
         return dispatches
     return _end_of_run(snap, now)
+
+
+def _starved(snap: Snapshot) -> bool:
+    """Tell whether a child could start something, had others of its family not taken the place or the budget for it."""
+    if snap.above is None or not snap.levels[-1].busy:
+        return False
+    return any(step.ready for step in map(snap.steps.__getitem__, snap.open) if step.state in _WORKING)
 
 
 def _pending(snap: Snapshot, spec: PlanStep, step: Step, now: Now, _room: Room) -> list[Action]:
@@ -95,23 +103,35 @@ def _running(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: Room) -
     if moves:
         return moves
     if snap.halted is not None:
-        return [] if step.running else stop(snap, step, now, "stopped")
+        return _stop(snap, step, now, "stopped")
     if step.ready or step.backoff:
         return _dispatch(snap, spec, step, now, room)
     if step.running:
-        return []
+        return [] if step.moving else [park(step, now)]
     return _ask_about_unknown(spec, step, now)
+
+
+def _stop(snap: Snapshot, step: Step, now: Now, reason: str, detail: str = "") -> list[Action]:
+    """End a step of which nothing more shall start; child runs that wait for a person are left to wait."""
+    if step.moving:
+        return []
+    if not step.held:
+        return stop(snap, step, now, reason, detail)
+    stopped = [ev.UnitsStopped(at=now.at, step=step.index, reason=reason)] if step.ready or step.backoff else []
+    return [*stopped, park(step, now)]
 
 
 def _dispatch(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: Room) -> list[Action]:
     over = exhausted(snap, spec, next_kind(step), now)
     if over is not None:
-        return [] if step.running else stop(snap, step, now, "budget_exceeded", over)
+        return _stop(snap, step, now, "budget_exceeded", over)
     return [*startable(snap, spec, step, now, room)]
 
 
 def _waiting(snap: Snapshot, _spec: PlanStep, step: Step, now: Now, _room: Room) -> list[Action]:
     """A step that waits for a quota goes on by itself when it is back, or ends with the run."""
+    if step.held:
+        return []
     if snap.halted is not None:
         return stop(snap, step, now, "stopped")
     return [] if parked_for(snap, step, now.at) else [go_on(step, now)]
@@ -151,7 +171,7 @@ def _end_of_run(snap: Snapshot, now: Now) -> list[Action]:
     waits = park_steps(now, parked)
     if StepState.BLOCKED in states:
         return [*waits, _end(snap, now, RunState.BLOCKED, StepState.BLOCKED, None)]
-    if parked:
+    if parked or StepState.WAITING in states:
         return [*waits, park_run(snap, now, parked)]
     if snap.open:
         # cannot happen unless a decision above is wrong: say so instead of spinning
@@ -173,13 +193,14 @@ def _end(snap: Snapshot, now: Now, state: RunState, cause: StepState, outcome: L
     return ev.RunMoved(
         at=now.at,
         state=state,
-        reason=step.reason,
+        reason=blocker(step) or step.reason,
         detail=f"step '{step.id}': {step.detail}",
         outcome=outcome,
         driven_ms=now.driven_ms,
     )
 
 
+_WORKING: Final = frozenset({StepState.RUNNING, StepState.GATING})
 _BY_STATE: Final[dict[StepState, Callable[[Snapshot, PlanStep, Step, Now, Room], list[Action]]]] = {
     StepState.PENDING: _pending,
     StepState.RUNNING: _running,

@@ -56,9 +56,16 @@ def park_steps(now: Now, parked: list[tuple[Step, str]]) -> list[ev.Event]:
 
 
 def park_run(snap: Snapshot, now: Now, parked: list[tuple[Step, str]]) -> ev.RunMoved:
-    """Return the event by which a run waits for quotas; `blocked` when no return is known for any of them."""
+    """Return the event by which a run waits for quotas, its own and its children's.
+
+    It is `blocked` when no return is known for any of them.
+    """
+    held = [held for step in map(snap.steps.__getitem__, snap.open) for held in step.held.values()]
     times = [until for _, engine in parked if (until := snap.parked[engine]) is not None]
+    times += [one.until for one in held if one.until is not None]
     detail = f"the quota of {', '.join(sorted({engine for _, engine in parked}))} is used up"
+    if not parked:
+        detail = "; ".join(f"run {one.run_id}: {one.detail}" for one in held[:3])
     return ev.RunMoved(
         at=now.at,
         state=RunState.WAITING if times else RunState.BLOCKED,
@@ -76,7 +83,7 @@ def go_on(step: Step, now: Now) -> ev.StepMoved:
 
 def unpark(snap: Snapshot, now: Now) -> list[ev.Event]:
     """Return the events by which steps go on whose engines may have quota again; an unknown return is tried now."""
-    waiting = [step for step in snap.steps if step.state is StepState.WAITING]
+    waiting = [step for step in snap.steps if step.state is StepState.WAITING and not step.held]
     engines = {step.index: next_engine(snap, step) for step in waiting}
     unknown = sorted({name for name in engines.values() if name is not None and snap.parked.get(name, 0) is None})
     tried = [ev.EngineParked(at=now.at, engine=name, until=now.at) for name in unknown]

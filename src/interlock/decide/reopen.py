@@ -35,17 +35,18 @@ _REASONS: Final = frozenset(Reason)
 def close_lost(snap: Snapshot, now: Now, trees: Mapping[str, ev.Tree] | None = None) -> list[ev.Event]:
     """Close every attempt that a dead driver left open as `lost`; retries are not charged.
 
-    `trees` says, by `<unit>/<attempt>`, what became of their worktrees.
+    A child run's attempt stays open: it goes on with the run. `trees` says, by `<unit>/<attempt>`, what became of their worktrees.
     """
     events: list[ev.Event] = []
     for step in snap.steps:
         spec = snap.plan.steps[step.index]
-        for unit in step.running.values():
+        lost = [unit for unit in step.running.values() if not step.child or unit.kind != "work"]
+        for unit in lost:
             unsure = unit.kind == "work" and spec.effects == "external"
             left = UnitState.UNKNOWN if unsure else UnitState.PENDING
             tree = (trees or {}).get(f"{unit.id}/{unit.attempt}")
-            lost = _lost(step, unit, now, left, engine_of(spec, unit.kind))
-            events.append(lost if tree is None else msgspec.structs.replace(lost, tree=tree))
+            ended = _lost(step, unit, now, left, engine_of(spec, unit.kind))
+            events.append(ended if tree is None else msgspec.structs.replace(ended, tree=tree))
     return events
 
 

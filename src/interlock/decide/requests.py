@@ -8,6 +8,7 @@ import msgspec
 
 from interlock.decide.approval import approve
 from interlock.decide.budget import ceiling, figure, written
+from interlock.decide.endings import end_run
 from interlock.decide.now import Now
 from interlock.decide.reopen import grant
 from interlock.decide.values import schema_errors
@@ -108,36 +109,4 @@ def _unblock(snap: Snapshot, step: Step, now: Now) -> list[ev.Event]:
 
 def abandon(snap: Snapshot, now: Now) -> tuple[ev.Event, ...]:
     """Return the events that end a run whose work has ended: open steps stop, the run is `abandoned`."""
-    events: list[ev.Event] = []
-    for index in snap.open:
-        step = snap.steps[index]
-        if step.state is StepState.PENDING:
-            continue
-        events.append(ev.UnitsStopped(at=now.at, step=index, reason="abandoned"))
-        events.append(
-            ev.StepMoved(
-                at=now.at,
-                step=index,
-                state=StepState.FAILED,
-                reason="abandoned",
-                detail="the run was abandoned",
-                round=step.round,
-                loop=step.loop,
-            )
-        )
-    moved = ev.RunMoved(
-        at=now.at,
-        state=RunState.ABANDONED,
-        reason="abandoned",
-        detail="abandoned by request",
-        outcome="abandoned",
-        driven_ms=now.driven_ms,
-    )
-    if events and snap.run.state is not RunState.ACTIVE:
-        # steps change only in an active run
-        return (
-            ev.RunMoved(at=now.at, state=RunState.ACTIVE, reason="abandoning", driven_ms=now.driven_ms),
-            *events,
-            moved,
-        )
-    return (*events, moved)
+    return end_run(snap, now, RunState.ABANDONED, "abandoned", "the run was abandoned")

@@ -1,17 +1,17 @@
 """What a fork takes over, and why not: units by the hash of their input, verdicts by what was judged and by whom.
 
 Guarantees: a taken unit is born completed, so it is never dispatched and costs nothing; nothing but equal hashes
-decides; an approval is never taken over.
+decides; an approval is never taken over, and a judge that gave no answer is asked, whatever the others said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
-from interlock.decide.work import Shared, base_id, shape_of, shared
+from interlock.decide.work import Shared, base_id, shape_of, shared, shell_of
 from interlock.model import canon
 from interlock.model.events import NewUnit, Origin, Reused, UnitKind
 from interlock.model.plan import Plan, Prompt, PythonFunction
@@ -55,11 +55,20 @@ def judged_before(snap: Snapshot, spec: PlanStep, kind: UnitKind, units: tuple[N
     found = list(units)
     for key, asked in places.items():
         answers = snap.reuse.verdicts.get(key, ())
-        # answers of a majority that was asked otherwise would be another verdict
-        if len(answers) == len(asked):
-            for place, answer in zip(asked, answers, strict=True):
-                found[place] = _with(found[place], answer)
+        for place, answer in zip(asked, answers, strict=False):
+            found[place] = _with(found[place], answer)
+        found += _tie_breakers(units[0].ordinal + len(found), units[asked[-1]], len(asked), answers)
     return tuple(found)
+
+
+def _tie_breakers(ordinal: int, last: NewUnit, asked: int, answers: tuple[Taken | None, ...]) -> Iterator[NewUnit]:
+    """Yield the judges that were asked beyond the first ones, with their answers: they made a majority of a tie."""
+    said = answers[asked:] if all(answers[:asked]) else ()
+    stem = last.id.rpartition(".j")[0]
+    for n, answer in enumerate(said):
+        if answer is not None:
+            unit = msgspec.structs.replace(last, ordinal=ordinal + n, id=f"{stem}.j{asked + n + 1}")
+            yield _with(unit, answer)
 
 
 def asker_hash(snap: Snapshot, spec: PlanStep, kind: UnitKind) -> str:
@@ -74,13 +83,14 @@ def asker_hash(snap: Snapshot, spec: PlanStep, kind: UnitKind) -> str:
     context = shared(snap, spec)
     shape = {**shape_of(plan, spec, None), "target": msgspec.to_builtins(gate.check), "engine": None, "schema": None}
     shape |= {"commit": plan.project.commit, "root": plan.project.root, "cwd": spec.cwd}
+    shape["shell"] = shell_of(plan, gate.check)
     return canon.sha256(b"\0".join((canon.dumps(shape), context.params_json, context.inputs_json)))
 
 
 def index(old: Snapshot, done: Iterable[Done]) -> Reuse:
     """Build the index of an old run from its units, in their order."""
     work: dict[WorkKey, Taken] = {}
-    latest: dict[VerdictKey, tuple[tuple[int, int], list[Taken]]] = {}
+    latest: dict[VerdictKey, tuple[tuple[int, int], list[Taken | None]]] = {}
     askers: dict[tuple[str, UnitKind], str | None] = {}
     for one in done:
         unit, spec = one.unit, old.plan.step(one.step)
@@ -92,21 +102,18 @@ def index(old: Snapshot, done: Iterable[Done]) -> Reuse:
             if place not in askers:
                 askers[place] = asker_hash(old, spec, unit.kind)
             _note(latest, one, askers[place] or "")
-    verdicts = {key: tuple(answers) for key, (_, answers) in latest.items() if all(_said(answer) for answer in answers)}
+    verdicts = {key: tuple(answers) for key, (_, answers) in latest.items() if any(answers)}
     return Reuse(old.run.id, work, verdicts)
 
 
-def _note(latest: dict[VerdictKey, tuple[tuple[int, int], list[Taken]]], one: Done, asker: str) -> None:
+def _note(latest: dict[VerdictKey, tuple[tuple[int, int], list[Taken | None]]], one: Done, asker: str) -> None:
     unit = one.unit
     key: VerdictKey = (one.step, unit.kind, unit.item, unit.subject or "", asker)
     when = (unit.round, unit.loop)
     if key not in latest or latest[key][0] != when:
         latest[key] = (when, [])
-    latest[key][1].append(_taken(one))
-
-
-def _said(answer: Taken) -> bool:
-    return answer.reused.state is UnitState.COMPLETED and answer.reused.verdict is not None
+    answered = unit.state is UnitState.COMPLETED and unit.verdict is not None
+    latest[key][1].append(_taken(one) if answered else None)
 
 
 def _taken(one: Done) -> Taken:

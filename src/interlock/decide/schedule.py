@@ -11,7 +11,7 @@ from interlock.decide.budget import NO_LIMIT, affordable, ceiling, money_left, p
 from interlock.decide.now import Now
 from interlock.decide.quota import is_parked, parked_for
 from interlock.decide.upcoming import engine_of, next_kind
-from interlock.model.actions import Dispatch
+from interlock.model.actions import Ahead, Dispatch
 from interlock.model.events import UnitKind
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step
@@ -19,6 +19,7 @@ from interlock.model.states import StepState
 
 MAX_CONCURRENCY = 256
 _ACTIVE = (StepState.RUNNING, StepState.GATING)
+_NO_LINE = Ahead(waiting=0, each=0)
 
 
 class Room(msgspec.Struct):
@@ -30,12 +31,25 @@ class Room(msgspec.Struct):
     money: float
 
 
-def run_room(snap: Snapshot) -> Room:
-    """Return how many more attempts the run may have in flight, units it may dispatch, tokens and dollars to reserve."""
+def run_room(snap: Snapshot, waiting: int = 0) -> Room:
+    """Return how many more attempts the run may have in flight, units it may dispatch, tokens and dollars to reserve.
+
+    A child has no more room than any of the runs above it. Its attempts that are `waiting` in line behind others take
+    no place.
+    """
+    room = _own_room(snap, waiting)
+    for above in snap.levels[1:]:
+        other = _own_room(above, waiting)
+        room.attempts, room.units = min(room.attempts, other.attempts), min(room.units, other.units)
+        room.tokens, room.money = min(room.tokens, other.tokens), min(room.money, other.money)
+    return room
+
+
+def _own_room(snap: Snapshot, waiting: int) -> Room:
     limit = min(snap.plan.limits.max_concurrency or MAX_CONCURRENCY, MAX_CONCURRENCY)
     units, tokens = ceiling(snap, "max_units"), ceiling(snap, "max_tokens")
     return Room(
-        limit - snap.running,
+        limit - snap.busy + waiting,
         NO_LIMIT if units is None else int(units) - snap.dispatched,
         NO_LIMIT if tokens is None else int(tokens) - snap.tokens - snap.reserved_tokens,
         money_left(snap),
@@ -51,18 +65,42 @@ def startable(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: Room) 
     if is_parked(snap, engine_of(spec, kind), now.at):
         return []
     needs, each = reservation(snap, spec, kind), price(snap, spec, kind)
-    cap = min(_cap(spec, now) - len(step.running), room.attempts, room.tokens // needs if needs else NO_LIMIT)
+    line = now.ahead.get(step.index, _NO_LINE)
+    at_work = len(step.running) - len(step.held) - line.waiting
+    places = _cap(spec, now) - at_work
+    if step.child and kind == "work":
+        # a run takes no place itself: what it dispatches does
+        return [Dispatch(step.index, ordinal) for ordinal in _ready(step, kind, now.at, places)] if places > 0 else []
+    cap = min(places, room.attempts, room.tokens // needs if needs else NO_LIMIT)
     cap = min(cap, affordable(room.money, each))
     if kind == "work":
         cap = min(cap, room.units)
-    if cap <= 0:
-        return []
-    found = _ready(step, kind, now.at, cap)
+    found = _ready(step, kind, now.at, cap) if cap > 0 else []
     room.units -= len(found) if kind == "work" else 0
     room.attempts -= len(found)
     room.tokens -= len(found) * needs
     room.money -= len(found) * each
-    return [Dispatch(step.index, ordinal) for ordinal in found]
+    dispatches = [Dispatch(step.index, ordinal) for ordinal in found]
+    more = line.each * (at_work + len(found)) - line.waiting
+    if more > 0 and _may_wait(snap, spec, kind):
+        dispatches += _in_line(step, kind, len(found), more)
+    return dispatches
+
+
+def _may_wait(snap: Snapshot, spec: PlanStep, kind: UnitKind) -> bool:
+    """Tell whether units may be reserved before there is a place for them.
+
+    What a driver's death leaves in line is dispatched again: nothing for an effect that must not be repeated, nor
+    where dispatches are counted.
+    """
+    quiet = spec.effects == "internal" and spec.isolation == "none"
+    return kind == "work" and spec.map is not None and quiet and ceiling(snap, "max_units") is None
+
+
+def _in_line(step: Step, kind: UnitKind, begun: int, most: int) -> list[Dispatch]:
+    """Return the ready units behind the first `begun`; what waits for its backoff never waits in line as well."""
+    same = takewhile(lambda unit: unit.kind == kind, step.ready)
+    return [Dispatch(step.index, unit.ordinal, ahead=True) for unit in islice(same, begun, begun + most)]
 
 
 def _ready(step: Step, kind: UnitKind, at: int, most: int) -> list[int]:

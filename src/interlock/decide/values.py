@@ -25,7 +25,7 @@ class UnresolvedError(Exception):
 
 def lookup(snap: Snapshot, ref: Reference) -> Any:  # noqa: ANN401 - any JSON value
     """Return the value of `ref`. Raises UnresolvedError."""
-    return _walk(ref, _root(snap, ref))
+    return walk(ref, _root(snap, ref))
 
 
 def lookup_json(snap: Snapshot, ref: Reference) -> bytes:
@@ -52,7 +52,8 @@ def _root(snap: Snapshot, ref: Reference) -> Any:  # noqa: ANN401 - any JSON val
     return msgspec.json.decode(_artifact(snap, ref))
 
 
-def _walk(ref: Reference, value: Any) -> Any:  # noqa: ANN401 - any JSON value
+def walk(ref: Reference, value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    """Return what the reference's path leads to from `value`. Raises UnresolvedError."""
     skipped = value is None and ref.root == "steps" and bool(ref.path)
     for part in ref.path:
         if isinstance(part, int):

@@ -13,11 +13,12 @@ from typing import Any
 
 import msgspec
 
+from interlock.decide.children import params_of, references
 from interlock.decide.values import UnresolvedError, describe, lookup, lookup_json
 from interlock.decide.worktrees import begins_at
 from interlock.model import canon
 from interlock.model.events import NewUnit
-from interlock.model.plan import Plan, Prompt
+from interlock.model.plan import Child, Command, Plan, Prompt, Target
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step, Unit
 
@@ -33,7 +34,8 @@ class Shared(msgspec.Struct, frozen=True):
 
 def shared(snap: Snapshot, spec: PlanStep) -> Shared:
     """Build the shared context of a step. Raises UnresolvedError."""
-    inputs = {entry.name: lookup_json(snap, entry.ref) for entry in spec.inputs}
+    named = {**references(spec.target), **{entry.name: entry.ref for entry in spec.inputs}}
+    inputs = {name: lookup_json(snap, ref) for name, ref in named.items()}
     pairs = sorted(inputs.items(), key=lambda pair: pair[0].encode("utf-16-be"))
     body = b",".join(canon.dumps(name) + b":" + value for name, value in pairs)
     return Shared(canon.dumps(snap.run.params), b"{" + body + b"}", begins_at(snap, spec))
@@ -56,6 +58,9 @@ def work_units(snap: Snapshot, spec: PlanStep) -> tuple[NewUnit, ...]:
     """Return the units of the step's first round and loop. Raises UnresolvedError."""
     base = base_hash(snap.plan, spec, shared(snap, spec))
     items = items_of(snap, spec)
+    if isinstance(spec.target, Child):
+        for item in items:
+            params_of(snap, spec.target, None if spec.map is None else canon.dumps(item))
     if spec.map is None:
         return (NewUnit(0, f"{spec.id}:solo", None, None, input_hash(base, None)),)
     seen: dict[str, int] = {}
@@ -93,7 +98,7 @@ def shape_of(plan: Plan, spec: PlanStep, feedback: bytes | None) -> dict[str, An
     return {
         "target": msgspec.to_builtins(spec.target),
         "engine": engine,
-        "shell": msgspec.to_builtins(plan.shell),
+        "shell": shell_of(plan, spec.target),
         "schema": spec.unit_schema_json,
         "env": list(spec.env),
         "cwd": spec.cwd if local else None,
@@ -101,6 +106,12 @@ def shape_of(plan: Plan, spec: PlanStep, feedback: bytes | None) -> dict[str, An
         "root": plan.project.root if local else None,
         "feedback": None if feedback is None else feedback.decode(),
     }
+
+
+def shell_of(plan: Plan, target: Target | None) -> object:
+    """Return the shell that reads the target's text; None for what is no such text, whatever else the plan holds."""
+    reads = isinstance(target, Command) and target.text is not None
+    return msgspec.to_builtins(plan.shell) if reads else None
 
 
 def _engine(plan: Plan, spec: PlanStep) -> dict[str, Any] | None:

@@ -1,36 +1,16 @@
-"""One attempt of a command: start it, read it, end it when it must end, and say how it went.
-
-Guarantees: the reason for ending is fixed when the end is decided and no later trouble changes it; no outcome is
-given while anything of the attempt's group runs, nor, once it was ended by force, anything of its tree; a pipe that
-somebody still holds keeps an attempt open for 100 ms after its leader's exit and no longer.
-"""
+"""An attempt: what it was asked to do, which process it has, and the wish to end it."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import select
-import signal
-import subprocess
 import time
 from collections.abc import Callable
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
-from interlock.dispatch import identity
-from interlock.dispatch.base import Job, Outcome, Report, Request, Started
-from interlock.dispatch.log import AttemptLog
-from interlock.dispatch.output import CHUNK_BYTES, Sink
-from interlock.dispatch.tree import Tree
+from interlock.dispatch.base import Outcome, Request
 from interlock.model.events import Process
 from interlock.model.states import Reason
 
 KILL_AFTER_S: Final = 5.0
-_HELD_PIPE_S: Final = 0.1
-_LOOK_S: Final = 0.05
-_GONE_S: Final = 0.02
-_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
-_DRAIN_BYTES: Final = 1_048_576
-"""More than a pipe holds: what the leader wrote before it ended is read whole."""
 
 
 class Ending(NamedTuple):
@@ -52,7 +32,11 @@ class Attempt:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.process: Process | None = None
+        self.has_process = False
+        """Set from the moment that something runs; which process it is may be found out later."""
         self.started_at = 0
+        self.context: bytes | None = None
+        """The path of its context file."""
         self._cancel: Cancel | None = None
         self.wake: Callable[[], None] | None = None
         """Set while somebody waits on it."""
@@ -85,295 +69,6 @@ class Attempt:
             started_at=self.started_at or now,
             ended_at=now,
         )
-
-
-class Supervisor:
-    """Watches one running process. Used by one thread; `poller` is that thread's, with `wake_fd` registered."""
-
-    def __init__(
-        self,
-        attempt: Attempt,
-        popen: subprocess.Popen[bytes],
-        sinks: tuple[Sink, Sink],
-        log: AttemptLog,
-        mark: bytes,
-        *,
-        max_out_bytes: int | None = None,
-        busy_share: float = 0.0,
-    ) -> None:
-        """Watch for the job's limits.
-
-        `max_out_bytes` stands in for the job's limit of the result where stdout is more than the result;
-        `busy_share` is how much of one processor the tree must use to count as making progress.
-        """
-        self._attempt = attempt
-        self._job: Job = attempt.request.job
-        self._max_out_bytes = self._job.max_result_bytes if max_out_bytes is None else max_out_bytes
-        self._busy_ticks_per_s = busy_share * _TICKS_PER_S
-        self._popen = popen
-        self._out, self._err = sinks
-        self._log = log
-        self._tree = Tree(popen.pid, mark)
-        self._open = {sink.fd: sink for sink in sinks}
-        self._exited = False
-        self._ending: Ending | None = None
-        self._kill_at = 0.0
-        began = time.monotonic()
-        self._deadline = None if self._job.timeout_ms is None else began + self._job.timeout_ms / 1000
-        self._idle_s = None if self._job.idle_timeout_ms is None else self._job.idle_timeout_ms / 1000
-        self._progress_at = began
-        self._look_at = None if self._idle_s is None else began + self._look_every_s(self._idle_s)
-        self._cpu_ticks = 0
-        self._looked_at = began
-        self._hold_until = 0.0
-        self._code: int | None = None
-
-    @property
-    def ending(self) -> bool:
-        """Whether it was told to end."""
-        return self._ending is not None
-
-    def leave(self, seconds: float) -> None:
-        """Allow at most this much more time; to be called by the watching thread, from a sink."""
-        at = time.monotonic() + seconds
-        self._deadline = at if self._deadline is None else min(at, self._deadline)
-
-    def run(self, poller: select.poll, wake_fd: int, report: Callable[[Report], None]) -> Outcome:
-        """Watch until the end; the process is reaped and both pipes are closed afterwards."""
-        pid = self._popen.pid
-        exit_fd = _exit_fd(pid)
-        for fd in (exit_fd, *self._open):
-            if fd >= 0:
-                poller.register(fd, select.POLLIN)
-        try:
-            self._attempt.process = identity.identify(pid)
-            if self._attempt.process is not None:
-                report(Started(dispatch=self._attempt.request.dispatch, process=self._attempt.process))
-            self._watch(poller, wake_fd, exit_fd)
-        finally:
-            self._close(poller, exit_fd)
-        return self._outcome()
-
-    def _watch(self, poller: select.poll, wake_fd: int, exit_fd: int) -> None:
-        while not self._done():
-            for fd, _ in poller.poll(self._timeout_ms(exit_fd)):
-                if fd == exit_fd:
-                    poller.unregister(fd)
-                    self._leader_exited()
-                elif fd == wake_fd:
-                    os.read(fd, 64)
-                else:
-                    self._read(self._open[fd], poller)
-            if exit_fd < 0 and not self._exited and _is_zombie(self._popen.pid):
-                self._leader_exited()
-            self._judge()
-
-    def _read(self, sink: Sink, poller: select.poll) -> None:
-        try:
-            more = sink.read()
-        except OSError as error:
-            self._disk_full(error)
-            return
-        self._progress_at = time.monotonic()
-        if not more:
-            poller.unregister(sink.fd)
-            os.close(sink.fd)
-            del self._open[sink.fd]
-
-    def _disk_full(self, error: OSError) -> None:
-        self._end(Ending(Reason.DISK_FULL, f"the run's log could not be written: {error.strerror}"), KILL_AFTER_S)
-
-    def _leader_exited(self) -> None:
-        self._exited = True
-        self._hold_until = time.monotonic() + _HELD_PIPE_S
-        if self._ending is None:
-            # the leader is not reaped yet, so the group is still its own
-            self._tree.signal_group(signal.SIGKILL)
-
-    def _done(self) -> bool:
-        """Tell whether there is nothing left to wait for."""
-        if not self._exited:
-            return False
-        if self._ending is not None:
-            return self._tree.gone()
-        return not self._open or time.monotonic() >= self._hold_until
-
-    def _timeout_ms(self, exit_fd: int) -> float | None:
-        now = time.monotonic()
-        due = [self._log.flush_at]
-        if self._ending is not None:
-            due.append(min(self._kill_at, now + (_GONE_S if self._exited else _LOOK_S)))
-        elif self._exited:
-            due.append(self._hold_until)
-        else:
-            due += [self._deadline, self._look_at, now + _LOOK_S if exit_fd < 0 else None]
-        first = min((at for at in due if at is not None), default=None)
-        return None if first is None else max(0.0, first - now) * 1000
-
-    def _judge(self) -> None:
-        """Decide whether the attempt has to be ended, and carry on with an end that was decided."""
-        now = time.monotonic()
-        if (flush_at := self._log.flush_at) is not None and now >= flush_at:
-            try:
-                self._log.flush()
-            except OSError as error:
-                self._disk_full(error)
-        cancel = self._attempt.cancelled
-        if self._ending is not None:
-            if cancel is not None:
-                self._kill_at = min(self._kill_at, cancel.kill_at)
-            if now >= self._kill_at:
-                self._tree.kill()
-        elif self._exited:
-            return
-        elif cancel is not None:
-            self._end(Ending(None, "cancelled"), cancel.kill_at - now)
-        elif self._out.total > self._max_out_bytes + 1:
-            self._end(Ending(Reason.OUTPUT_TOO_LARGE, _TOO_LARGE.format(self._max_out_bytes)), KILL_AFTER_S)
-        elif self._deadline is not None and now >= self._deadline:
-            self._end(Ending(Reason.TIMEOUT, f"timed out after {self._job.timeout_ms} ms"), KILL_AFTER_S)
-        elif self._idle_s is not None and self._look_at is not None and now >= self._look_at:
-            self._look(self._idle_s)
-
-    @staticmethod
-    def _look_every_s(idle_s: float) -> float:
-        return min(5.0, max(_LOOK_S, idle_s / 4))
-
-    def _look(self, idle_s: float) -> None:
-        """See whether an idle timeout has run out; the next look is due soon enough to notice it in time."""
-        now = time.monotonic()
-        ticks = self._tree.cpu_ticks()
-        if abs(ticks - self._cpu_ticks) > self._busy_ticks_per_s * (now - self._looked_at):
-            self._progress_at = now
-        self._cpu_ticks, self._looked_at = ticks, now
-        if now >= self._progress_at + idle_s:
-            idle_ms = self._job.idle_timeout_ms
-            self._end(Ending(Reason.IDLE_TIMEOUT, f"no output and no processor time for {idle_ms} ms"), KILL_AFTER_S)
-        self._look_at = now + self._look_every_s(idle_s)
-
-    def _end(self, ending: Ending, grace_s: float) -> None:
-        if self._ending is not None:
-            return
-        self._ending = ending
-        self._kill_at = time.monotonic() + grace_s
-        with contextlib.suppress(OSError):
-            self._tree.signal(signal.SIGTERM)
-
-    def _close(self, poller: select.poll, exit_fd: int) -> None:
-        if exit_fd >= 0:
-            with contextlib.suppress(KeyError):
-                poller.unregister(exit_fd)
-            os.close(exit_fd)
-        if not self._exited:
-            # only after an error of our own: whatever it was, nothing is left behind
-            self._tree.kill()
-        self._code = self._reap()
-        for sink in list(self._open.values()):
-            with contextlib.suppress(OSError):
-                _drain(sink)
-            poller.unregister(sink.fd)
-            os.close(sink.fd)
-        self._open.clear()
-
-    def _reap(self) -> int | None:
-        """Return the exit code, minus the signal's number, or None when somebody else took it away."""
-        # not Popen.wait: it would call a lost exit code a success
-        try:
-            info = os.waitid(os.P_PID, self._popen.pid, os.WEXITED)
-        except ChildProcessError:
-            info = None
-        code = None
-        if info is not None:
-            code = info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
-        self._popen.returncode = 0 if code is None else code
-        return code
-
-    def _outcome(self) -> Outcome:
-        try:
-            self._out.finish()
-            self._err.finish()
-            span = self._log.close()
-        except OSError as error:
-            span = None
-            self._ending = self._ending or Ending(
-                Reason.DISK_FULL, f"the run's log could not be written: {error.strerror}"
-            )
-        reason, error_text = self._verdict(self._code)
-        status: Literal["ok", "aborted", "failed"]
-        status = "ok" if reason is None else "aborted" if reason is Reason.ABORTED else "failed"
-        return Outcome(
-            dispatch=self._attempt.request.dispatch,
-            status=status,
-            reason=reason,
-            error=error_text,
-            output=self._out.whole() if reason is None else b"",
-            answered=self._ending is None and reason not in _NO_ANSWER,
-            exit_code=self._code if self._code is not None and self._code >= 0 else None,
-            process=self._attempt.process,
-            log=span,
-            started_at=self._attempt.started_at,
-            ended_at=now_ms(),
-        )
-
-    def _verdict(self, code: int | None) -> tuple[Reason | None, str]:
-        if self._ending is not None:
-            return self._ending.reason or Reason.ABORTED, self._ending.error
-        if code is None:
-            return (
-                Reason.DISPATCH_ERROR,
-                "the exit code is unknown: another part of this program waits for all children",
-            )
-        if code < 0:
-            return Reason.KILLED, f"ended by {_signal_name(-code)}{self._said()}"
-        size = self._out.total
-        limit = self._max_out_bytes
-        if size > limit and not (size == limit + 1 and self._out.whole().endswith(b"\n")):
-            return Reason.OUTPUT_TOO_LARGE, _TOO_LARGE.format(limit)
-        if code == 0:
-            return None, ""
-        error = f"exit code {code}{self._said()}"
-        return (None if self._job.accepts_any_exit else Reason.NON_ZERO_EXIT), error
-
-    def _said(self) -> str:
-        """The end of stderr, or of stdout when there is nothing there: many tools complain on stdout."""
-        for sink in (self._err, self._out):
-            text = sink.tail().decode("utf-8", "replace").strip()
-            if text:
-                return f": {text}"
-        return ""
-
-
-_NO_ANSWER: Final = frozenset({Reason.KILLED, Reason.DISPATCH_ERROR})
-_TOO_LARGE: Final = "the result is larger than {} bytes; write it to a file and print the path"
-
-
-def _drain(sink: Sink) -> None:
-    """Read what lies in the pipe, without waiting for more."""
-    ready = select.poll()
-    ready.register(sink.fd, select.POLLIN)
-    for _ in range(_DRAIN_BYTES // CHUNK_BYTES):
-        if not ready.poll(0) or not sink.read():
-            return
-
-
-def _exit_fd(pid: int) -> int:
-    """Return a descriptor that is readable once the process has exited; -1 where there is no such thing."""
-    try:
-        return os.pidfd_open(pid)
-    except (AttributeError, OSError):
-        return -1
-
-
-def _is_zombie(pid: int) -> bool:
-    """Tell whether our child has exited, without reaping it."""
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def now_ms() -> int:

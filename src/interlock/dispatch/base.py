@@ -13,7 +13,7 @@ import msgspec
 from interlock.dispatch.git.base import WorktreeAsk
 from interlock.model.events import Process, Usage
 from interlock.model.outcome import Outcome
-from interlock.model.plan import Target
+from interlock.model.plan import Work
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +71,8 @@ class MergeAsk(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class Job(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What all units of one step, round and loop share; built once, never per unit.
 
-    `key` names it uniquely within the run. `artifact_json` is set for a gate's check and joins the context as
+    `key` names it uniquely among all that one driver has to do, and so does `step` the step, which is not its index
+    in the plan of a child. `artifact_json` is set for a gate's check and joins the context as
     `artifact`. Timeouts are milliseconds, `None` for none.
     """
 
@@ -79,13 +80,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     run_id: str
     step_id: str
     step: int
-    target: Target
+    target: Work
     shell: tuple[str, ...] = ()
     params_json: bytes = b"{}"
     inputs_json: bytes = b"{}"
     feedback_json: bytes = b"null"
     artifact_json: bytes | None = None
     env: tuple[str, ...] = ()
+    hidden: tuple[tuple[str, str], ...] = ()
+    """Values to redact that no env group holds, with their names: params that look like secrets."""
     cwd: str = "."
     """Absolute."""
     timeout_ms: int | None = None
@@ -112,6 +115,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     index: int | None = None
     process: Process | None = None
     """The warm worker that capacity() offered for it."""
+    ahead: bool = False
+    """It waits in line behind the unit that the worker has, or is given back."""
     prompt: str | None = None
     """The whole text to send: prose with context attached, or a correction."""
     cold_prompt: str | None = None

@@ -1,7 +1,7 @@
 """Where context files lie: a private folder of the driver, one file for each attempt under way.
 
-Making and removing a file costs more than starting a small command, so a thread's next attempt takes over the file
-of its last one, under a new name: what an earlier attempt left behind finds nothing at the path that it knows.
+Making and removing a file costs more than starting a small command, so an attempt takes over the file of one that is
+over, under a new name: what an earlier attempt left behind finds nothing at the path that it knows.
 Guarantees: the path given holds exactly the content given, whatever the last attempt did to its file; folders of drivers
 that were killed are removed, those of drivers of other runs stay, which a lock on each folder tells apart.
 """
@@ -12,7 +12,6 @@ import contextlib
 import fcntl
 import itertools
 import os
-import shutil
 import stat
 import threading
 from pathlib import Path
@@ -36,47 +35,47 @@ class ContextFiles:
         self._lock = threading.Lock()
         self._made = False
         self._held: int | None = None
-        self._mine = threading.local()
+        self._free: list[bytes] = []
 
     def put(self, content: bytes) -> bytes:
-        """Return the path of a file with this content; it stands until the same thread asks again. Raises OSError."""
+        """Return the path of a file with this content; it stands until it is given back. Raises OSError."""
         self._make()
-        fd = self._take_over()
+        path, fd, kept = self._take_over()
         if fd < 0:
-            self._mine.path = self._next_path()
-            fd = os.open(self._mine.path, _FRESH, 0o600)
+            path = self._next_path()
+            fd = os.open(path, _FRESH, 0o600)
         try:
             left = memoryview(content)
             while left:
                 left = left[os.write(fd, left) :]
-            os.ftruncate(fd, len(content))
+            if kept > len(content):
+                os.ftruncate(fd, len(content))
         finally:
             os.close(fd)
-        path: bytes = self._mine.path
         return path
+
+    def give_back(self, path: bytes) -> None:
+        """Take a file whose attempt is over."""
+        self._free.append(path)
 
     def _next_path(self) -> bytes:
         return self._start + b"%d.json" % next(self._numbers)
 
-    def _take_over(self) -> int:
-        """Return the thread's last file, renamed and open, if it is still the plain private file that we made."""
-        last: bytes | None = getattr(self._mine, "path", None)
-        if last is None:
-            return -1
+    def _take_over(self) -> tuple[bytes, int, int]:
+        """Return a free file, renamed, open and how large, if it is still the plain private file that we made."""
         path = self._next_path()
         try:
-            os.rename(last, path)  # noqa: PTH104 - bytes, at half the cost
+            os.rename(self._free.pop(), path)  # noqa: PTH104 - bytes, at half the cost
             fd = os.open(path, _AGAIN)
-        except OSError:
-            return -1
+        except (IndexError, OSError):
+            return path, -1, 0
         found = os.fstat(fd)
         if found.st_mode != _PRIVATE or found.st_nlink != 1:
             os.close(fd)
             with contextlib.suppress(OSError):
                 os.unlink(path)  # noqa: PTH108 - bytes
-            return -1
-        self._mine.path = path
-        return fd
+            return path, -1, 0
+        return path, fd, found.st_size
 
     def _make(self) -> None:
         if self._made:
@@ -86,14 +85,14 @@ class ContextFiles:
                 while self._held is None:
                     self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                     self._held = _hold(self._folder)
-                for old in self._scratch.glob(_PREFIX + "*"):
-                    if old != self._folder:
-                        _sweep(old)
+                for name in os.listdir(self._scratch):  # noqa: PTH208 - names are enough
+                    if name.startswith(_PREFIX) and name != self._folder.name:
+                        _sweep(self._scratch / name)
                 self._made = True
 
     def remove(self) -> None:
         """Remove the folder and what is left in it. Idempotent."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        _remove(self._folder)
         held, self._held = self._held, None
         if held is not None:
             os.close(held)
@@ -120,6 +119,18 @@ def _sweep(folder: Path) -> None:
         fd = os.open(folder, _FOLDER)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
         finally:
             os.close(fd)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder of plain files, and whatever else somebody put there."""
+    try:
+        for name in os.listdir(folder):  # noqa: PTH208 - names are enough
+            (folder / name).unlink()
+        folder.rmdir()
+    except OSError:
+        import shutil  # noqa: PLC0415 - heavy, and nobody has a reason to put something else there
+
+        shutil.rmtree(folder, ignore_errors=True)

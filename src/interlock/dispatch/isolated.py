@@ -10,20 +10,21 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from interlock.dispatch.attempt import Attempt
 from interlock.dispatch.base import Outcome
 from interlock.dispatch.git.base import IsolationError, WorktreeAsk
-from interlock.dispatch.git.command import Git
-from interlock.dispatch.git.repository import Repository, resolve
-from interlock.dispatch.git.trees import Trees
 from interlock.dispatch.leftovers import end_strays
 from interlock.dispatch.markers import Marker
 from interlock.model.events import Tree
 from interlock.model.states import Reason
+
+if TYPE_CHECKING:
+    from interlock.dispatch.git.repository import Repository
+    from interlock.dispatch.git.trees import Trees
 
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
@@ -33,11 +34,20 @@ class Isolation:
 
     def __init__(self, marker: Marker, environ: Mapping[str, str] | None = None) -> None:
         self._marker = marker
-        self._git = Git(environ)
-        self._trees = Trees(environ)
+        self._environ = environ
+        self._trees: Trees | None = None
         self._lock = threading.Lock()
         self._paths: dict[int, list[str]] = {}
         self._resolved: dict[tuple[str, str], str] = {}
+
+    def _room(self) -> Trees:
+        """Return what makes worktrees, brought along for the first that asks: most runs work where they are."""
+        with self._lock:
+            if self._trees is None:
+                from interlock.dispatch.git.trees import Trees  # noqa: PLC0415 - as the docstring says
+
+                self._trees = Trees(self._environ)
+            return self._trees
 
     def carry_out(self, attempt: Attempt, work: Callable[[], Outcome]) -> Outcome:
         """Do the work, in a worktree where one is asked for."""
@@ -50,7 +60,7 @@ class Isolation:
             ask = self.resolved(asked)
             with self._lock:
                 self._paths.setdefault(attempt.request.job.step, []).append(ask.path)
-            folder = self._trees.prepare(ask)
+            folder = self._room().prepare(ask)
         except IsolationError as error:
             return attempt.never_began(Reason.ISOLATION_FAILED, told(error))
         attempt.request = msgspec.structs.replace(attempt.request, cwd=str(folder))
@@ -73,21 +83,24 @@ class Isolation:
 
     def settle(self, ask: WorktreeAsk) -> Tree:
         """Keep what was changed, or have the worktree removed. Raises IsolationError."""
-        kept = self._trees.settle(ask)
+        kept = self._room().settle(ask)
         if kept is None:
             return Tree(base=ask.commit)
         return Tree(base=ask.commit, commit=kept.commit, ref=kept.ref)
 
     def repository(self, root: str) -> Repository:
         """Return the repository around a project's root. Raises IsolationError."""
-        return self._trees.repository(root)
+        return self._room().repository(root)
 
     def resolved(self, ask: WorktreeAsk) -> WorktreeAsk:
         """Return the ask with the commit that its base means now; the same all through a driver's life."""
         if _COMMIT.fullmatch(ask.commit):
             return ask
+        from interlock.dispatch.git.command import Git  # noqa: PLC0415 - as for _room
+        from interlock.dispatch.git.repository import resolve  # noqa: PLC0415 - as for _room
+
         with self._lock:
-            found = self._resolved.get((ask.root, ask.commit)) or resolve(self._git, ask.root, ask.commit)
+            found = self._resolved.get((ask.root, ask.commit)) or resolve(Git(self._environ), ask.root, ask.commit)
             if found is None:
                 raise IsolationError(
                     f"'{ask.commit}' names no commit of the repository at {ask.root}",
@@ -100,6 +113,8 @@ class Isolation:
         """Wait until the step's removals are done; return what could not be removed, and why."""
         with self._lock:
             paths = self._paths.pop(step, [])
+        if self._trees is None:
+            return []
         if paths:
             self._trees.finish(paths)
         left, self._trees.left = self._trees.left, []
@@ -107,7 +122,8 @@ class Isolation:
 
     def close(self) -> None:
         """Wait for all removals. Idempotent."""
-        self._trees.close()
+        if self._trees is not None:
+            self._trees.close()
 
 
 def told(error: IsolationError) -> str:

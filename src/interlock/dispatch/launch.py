@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from interlock.dispatch.attempt import Attempt, Supervisor, now_ms
+from interlock.dispatch.attempt import Attempt, now_ms
 from interlock.dispatch.base import EnvAudit, Job, Outcome, Report
 from interlock.dispatch.context import JobContext
 from interlock.dispatch.context_files import ContextFiles
@@ -25,6 +25,7 @@ from interlock.dispatch.program import Programs, SpawnError
 from interlock.dispatch.reaper import Reaper
 from interlock.dispatch.redact_base import EnvUnresolvedError, Redactor, ResolvedEnv
 from interlock.dispatch.scripts import ScriptStore
+from interlock.dispatch.supervisor import Supervisor
 from interlock.model.plan import Command, Prompt, PythonFunction, Script
 from interlock.model.states import Reason
 
@@ -40,7 +41,7 @@ class _Shared(NamedTuple):
 
 
 class Launcher:
-    """Carries out attempts, each in the thread that calls. Safe from any thread."""
+    """Starts attempts, each in the thread that calls. Safe from any thread."""
 
     def __init__(
         self,
@@ -66,12 +67,33 @@ class Launcher:
 
     def carry_out(self, attempt: Attempt, poller: select.poll, wake_fd: int) -> Outcome:
         """Run one attempt to its end."""
+        begun = self.begin(attempt)
+        try:
+            if isinstance(begun, Outcome):
+                return begun
+            return begun.run(poller, wake_fd, _mute if attempt.quiet else self._report)
+        finally:
+            self.release(attempt)
+
+    def is_ready(self, job: Job) -> bool:
+        """Tell whether to begin an attempt of the job has to wait for nobody: no secret's command, for one."""
+        made = self._jobs.get(job.key)
+        return bool(made and made[1]) or not (job.env or isinstance(job.target, Script))
+
+    def release(self, attempt: Attempt) -> None:
+        """Take back what the attempt was given; it is over."""
+        context, attempt.context = attempt.context, None
+        if context is not None:
+            self._contexts.give_back(context)
+
+    def begin(self, attempt: Attempt, *, patient: bool = True) -> Supervisor | Outcome:
+        """Start the process; if that fails, it is an outcome. Raises BusyError if not `patient`."""
         if attempt.cancelled is not None:
             return attempt.never_began(None, "cancelled before it began")
         try:
             shared = self._shared(attempt.request.job)
-            context = self._contexts.put(shared.context.content(attempt.request))
-            return self._run(attempt, shared, poller, wake_fd, context)
+            attempt.context = self._contexts.put(shared.context.content(attempt.request))
+            return self._begin(attempt, shared, attempt.context, patient=patient)
         except EnvUnresolvedError as error:
             return attempt.never_began(Reason.ENV_UNRESOLVED, error.message)
         except SpawnError as error:
@@ -79,7 +101,7 @@ class Launcher:
         except OSError as error:
             return attempt.never_began(*explain(error))
 
-    def _run(self, attempt: Attempt, shared: _Shared, poller: select.poll, wake_fd: int, context: bytes) -> Outcome:
+    def _begin(self, attempt: Attempt, shared: _Shared, context: bytes, *, patient: bool) -> Supervisor | Outcome:
         request = attempt.request
         if attempt.cancelled is not None:
             # while the environment was resolved, which may take its time
@@ -89,7 +111,7 @@ class Launcher:
         (reading_out, writing_out), (reading_err, writing_err) = two_pipes()
         try:
             attempt.started_at = now_ms()
-            popen = self._programs.spawn(shared.argv, request.folder, env, writing_out, writing_err)
+            popen = self._programs.spawn(shared.argv, request.folder, env, writing_out, writing_err, patient=patient)
         except BaseException:
             os.close(reading_out)
             os.close(reading_err)
@@ -101,9 +123,7 @@ class Launcher:
         out = Sink(reading_out, "out", request.job.max_result_bytes + 1, shared.redactor, log)
         err = Sink(reading_err, "err", TAIL_BYTES, shared.redactor, log)
         mark = (self._marker.prefix + request.dispatch).encode()
-        return Supervisor(attempt, popen, (out, err), log, mark).run(
-            poller, wake_fd, _mute if attempt.quiet else self._report
-        )
+        return Supervisor(attempt, popen, (out, err), log, mark)
 
     def _shared(self, job: Job) -> _Shared:
         with self._lock:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -25,6 +24,10 @@ class SpawnError(Exception):
     """The program was surely not started."""
 
 
+class BusyError(Exception):
+    """Somebody still holds the program open for writing: worth another try."""
+
+
 class Programs:
     """Starts programs; remembers where on PATH they lie. Safe from any thread."""
 
@@ -39,9 +42,17 @@ class Programs:
             self._null = -1
 
     def spawn(
-        self, argv: tuple[str, ...], cwd: str, env: dict[bytes, bytes], out: int, err: int, stdin: int | None = None
+        self,
+        argv: tuple[str, ...],
+        cwd: str,
+        env: dict[bytes, bytes],
+        out: int,
+        err: int,
+        stdin: int | None = None,
+        *,
+        patient: bool = True,
     ) -> subprocess.Popen[bytes]:
-        """Start the program; the descriptors stay the caller's. Raises SpawnError.
+        """Start the program; the descriptors stay the caller's. Raises SpawnError, BusyError if not `patient`.
 
         Params and item are left out of the environment, the largest first, while all together are too much for the
         system: they stand in the context file.
@@ -56,6 +67,8 @@ class Programs:
                 smaller = without_largest(env) if error.errno == errno.E2BIG else None
                 if smaller is not None:
                     env = smaller
+                elif error.errno == errno.ETXTBSY and not patient:
+                    raise BusyError from error
                 elif error.errno == errno.ETXTBSY and busy < _BUSY_TRIES:
                     # a child of another thread still holds the script that was just written, until its exec
                     busy += 1
@@ -85,6 +98,8 @@ class Programs:
             return program
         found = self._found.get((program, path))
         if found is None:
+            import shutil  # noqa: PLC0415 - heavy, and shells are named by their paths
+
             found = shutil.which(program, path=os.fsdecode(path) or os.defpath)
             if found is None:
                 raise SpawnError(f"program `{program}` was not found on PATH; install it or give its full path")

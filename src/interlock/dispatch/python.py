@@ -2,11 +2,14 @@
 
 Driven by one thread, which passes on what its poller saw and the time; nothing here blocks but the first start of
 the interpreter. Guarantees: a timeout, crash or cancel ends that unit's worker and tree, and no other; its outcome
-comes when nothing of the tree runs any more; why it was ended is decided before anything is killed.
+comes when nothing of the tree runs any more; why it was ended is decided before anything is killed. A unit that waits
+in line behind another begins only after that one's answer, after a failed one only once the driver looked at it; one
+that cannot begin soon is given back as aborted.
 """
 
 from __future__ import annotations
 
+import contextlib
 import select
 import signal
 import threading
@@ -14,20 +17,21 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
 from interlock.dispatch import python_outcome as outcomes
-from interlock.dispatch.base import EnvAudit, Job, Outcome, Report, Request, Started
+from interlock.dispatch.base import EnvAudit, Job, Outcome, Report, Request
 from interlock.dispatch.log import FLUSH_AFTER_S, RunLog
 from interlock.dispatch.markers import VARIABLE, Marker
-from interlock.dispatch.python_jobs import SharedJob, SharedJobs
+from interlock.dispatch.python_crew import Crew, now_ms
+from interlock.dispatch.python_jobs import SharedJob, SharedJobs, body_of, framed
 from interlock.dispatch.python_link import Interpreter, NoWorkerError
 from interlock.dispatch.python_outcome import Ending
-from interlock.dispatch.python_peer import NEVER, Peer
+from interlock.dispatch.python_peer import NEVER, SLOW_S, Peer
 from interlock.dispatch.python_places import EPOLLOUT, Places
-from interlock.dispatch.python_worker import FAILURE, FORGET, HEAD, UNIT
+from interlock.dispatch.python_worker import FAILURE, FORGET, RESULT, UNIT
 from interlock.dispatch.redact_base import EnvUnresolvedError, NullRedactor, ResolvedEnv
 from interlock.dispatch.tree import Tree
+from interlock.model.actions import Ahead
+from interlock.model.events import Process
 from interlock.model.plan import PythonFunction
 from interlock.model.states import Reason
 
@@ -38,10 +42,9 @@ _LOST_S: Final = 1.0
 _JOBS_PER_WORKER: Final = 8
 _TRIES: Final = 3
 _NO_SECRETS: Final = ResolvedEnv({}, NullRedactor())
-_encode: Final = msgspec.json.Encoder().encode
 
 
-class PythonPool:
+class PythonPool(Crew):
     """`report` takes outcomes as they come; `post` brings a call from another thread into the driving one."""
 
     def __init__(
@@ -55,22 +58,33 @@ class PythonPool:
         report: Callable[[Report], None],
         post: Callable[[Callable[[], None]], None],
     ) -> None:
-        self._marker = marker
-        self._log = log
-        self._report = report
+        marked = {**interpreter.env, VARIABLE.encode(): marker.value("zygote").encode()}
+        places = Places(interpreter._replace(env=marked), log, poller, self._ended, self._catch_up)
+        super().__init__(marker, log, report, places)
         self._post = post
         self._jobs = SharedJobs(env_for, marker, post, self._resolved)
         self._audited: set[str] = set()
-        marked = {**interpreter.env, VARIABLE.encode(): marker.value("zygote").encode()}
-        self._places = Places(interpreter._replace(env=marked), log, poller, self._ended)
-        self.sockets: Final = self._places.sockets
-        self.offer: Final = self._places.offer
-        self.take_back: Final = self._places.take_back
-        self.in_flight = 0
-        self.next_tick = NEVER
-        """When (monotonic) `tick` has something to do."""
 
     # starting
+
+    def prepare(self) -> None:
+        """Start the interpreter before it is needed; where that cannot be, the first unit will say why."""
+        with contextlib.suppress(NoWorkerError):
+            self._places.prepare()
+
+    def offer(self, job: Job, wanted: int, ahead: int) -> list[Process | None]:
+        """Return identities of idle workers, starting what is missing, then of those with a place in their line."""
+        fresh = self._places.offer(wanted)
+        return fresh + self._lines.offer(job, ahead, fresh)
+
+    def take_back(self) -> None:
+        """Places that were offered and not used are free again."""
+        self._places.take_back()
+        self._lines.take_back()
+
+    def ahead(self, run_id: str) -> dict[int, Ahead]:
+        """Return how many attempts wait in line and how many may behind each worker, by step."""
+        return self._lines.state(run_id)
 
     def start(self, request: Request, now: float, now_ms: int) -> None:
         """Send the unit to its worker, now or when its environment is there."""
@@ -84,7 +98,7 @@ class PythonPool:
         waiting, shared.waiting = shared.waiting, []
         for request in waiting:
             if shared.env is not None:
-                self._begin(shared, shared.env, request, time.monotonic(), _now_ms())
+                self._begin(shared, shared.env, request, time.monotonic(), now_ms())
             else:
                 self._refuse(request, Reason.ENV_UNRESOLVED, str(error))
 
@@ -92,6 +106,9 @@ class PythonPool:
         if env.names and shared.job.key not in self._audited:
             self._audited.add(shared.job.key)
             self._report(EnvAudit(step=shared.job.step, names=env.names, warnings=env.warnings))
+        if request.ahead:
+            self._join(shared, request)
+            return
         for _ in range(_TRIES):
             try:
                 peer = self._places.claim(request)
@@ -104,59 +121,36 @@ class PythonPool:
             self._on_lost(peer)
         self._refuse(request, Reason.SPAWN_FAILED, f"{_TRIES} workers died before they could begin")
 
+    def _join(self, shared: SharedJob, request: Request) -> None:
+        self.in_flight += 1
+        peer = self._lines.behind(request)
+        if peer is None:
+            self._give_back([request])
+        else:
+            peer.join(request, body_of(shared, request))
+            self._wake_at(peer.look_at)
+
     def _send(self, peer: Peer, shared: SharedJob, request: Request) -> bool:
         """False when the worker is gone, so that nothing can have begun."""
-        item = None if request.item_json is None else msgspec.Raw(request.item_json)
-        key = request.idempotency_key
-        unit = (shared.number, request.dispatch, request.unit_id, request.attempt, key, request.index, item)
-        body = _encode(unit)
-        frame = HEAD.pack(UNIT, len(body)) + body
+        frame = framed(UNIT, body_of(shared, request))
         if shared.number not in peer.known:
             frame = self._introduce(peer, shared) + frame
-        try:
-            sent = peer.socket.send(frame)
-        except BlockingIOError:
-            sent = 0
-        except OSError:
-            return False
-        if sent < len(frame):
-            peer.unsent = memoryview(frame)[sent:]
-            self._places.want_write(peer, on=True)
-        return True
+        return self._push_unit(peer, frame)
 
     def _introduce(self, peer: Peer, shared: SharedJob) -> bytes:
         forget = b""
         if len(peer.known) >= _JOBS_PER_WORKER:
             peer.known.clear()
-            forget = HEAD.pack(FORGET, 0)
+            forget = framed(FORGET, b"")
         peer.known.add(shared.number)
         return forget + shared.frame
 
-    def _sent(self, peer: Peer, env: ResolvedEnv, request: Request, now: float, now_ms: int) -> None:
-        self.in_flight += 1
-        if request.process is not peer.process:
-            self._report(Started(dispatch=request.dispatch, process=peer.process))
-        self._wake_at(peer.begin(request, env, self._mark(request), now, now_ms))
-
-    def _mark(self, request: Request) -> bytes:
-        return (self._marker.prefix + request.dispatch).encode()
-
-    def _wake_at(self, due: float) -> None:
-        self.next_tick = min(self.next_tick, due)
-
-    def _refuse(self, request: Request, reason: Reason, error: str) -> None:
-        now_ms = _now_ms()
-        status: Final = "aborted" if reason is Reason.ABORTED else "failed"
-        self._report(
-            Outcome(
-                dispatch=request.dispatch,
-                status=status,
-                reason=reason,
-                error=error[: outcomes.MAX_ERROR],
-                started_at=now_ms,
-                ended_at=now_ms,
-            )
-        )
+    def go_on(self) -> None:
+        """Let workers take the next of their lines which stopped at a failure: it was looked at."""
+        stopped, self._stopped = self._stopped, []
+        for peer in stopped:
+            if peer.usable and peer.request is not None:
+                self._let_go(peer, stopped=True)
 
     # what the poller saw
 
@@ -170,27 +164,24 @@ class PythonPool:
     def on_socket(self, peer: Peer, mask: int, now_ms: int) -> None:
         """A worker's socket is ready."""
         if peer.unsent is not None and mask & EPOLLOUT:
-            self._send_more(peer, peer.unsent)
+            self._push_more(peer, peer.unsent)
         if mask == EPOLLOUT:
             return
-        answer = peer.receive()
-        if answer is not None:
+        for answer in peer.receive():
             self._answered(peer, *answer, now_ms)
-        elif peer.lost:
+        if peer.lost:
             self._on_lost(peer)
 
-    def _send_more(self, peer: Peer, unsent: memoryview) -> None:
-        try:
-            peer.unsent = unsent[peer.socket.send(unsent) :] or None
-        except BlockingIOError:
-            return
-        except OSError:
-            # the zygote tells of its end
-            peer.unsent = None
-        if peer.unsent is None:
-            self._places.want_write(peer, on=False)
+    def _catch_up(self, peer: Peer) -> bool:
+        """Take all answers that are there; tell whether there were any."""
+        any_came = False
+        while not peer.lost and (answers := peer.receive()):
+            any_came = True
+            for answer in answers:
+                self._answered(peer, *answer, now_ms())
+        return any_came
 
-    def _answered(self, peer: Peer, kind: int, body: bytes, now_ms: int) -> None:
+    def _answered(self, peer: Peer, kind: int, body: bytes, took_us: int, now_ms: int) -> None:
         request = peer.request
         if request is None:
             self._on_lost(peer)
@@ -200,28 +191,27 @@ class PythonPool:
             return
         env = peer.env or _NO_SECRETS
         plain = type(env.redactor) is NullRedactor
+        if kind != RESULT:
+            # it waits: all that lies unread is this unit's
+            peer.read_all(self._log)
         outcome = Outcome(
             dispatch=request.dispatch,
             status="ok",
             output=body if plain or kind == FAILURE else outcomes.result(env.redactor, body),
             is_json=True,
             process=peer.process,
-            log=None if peer.log is None else peer.close_log(self._log),
-            started_at=peer.started_at,
+            log=None if peer.log is None else peer.close_log(self._log, silent=kind != RESULT or bool(peer.line)),
+            started_at=min(peer.started_at, now_ms - took_us // 1_000),
             ended_at=now_ms,
         )
         if kind == FAILURE:
             outcome = outcomes.failure(env.redactor, body, outcome)
+        self._lines.note(request.job, took_us)
         self._finish(peer, outcome)
-
-    def _finish(self, peer: Peer, outcome: Outcome) -> None:
-        if peer.log_error is not None:
-            outcome = outcomes.unlogged(peer.log_error, outcome)
-        self.in_flight -= 1
-        peer.finish()
-        if peer.usable:
+        if peer.line:
+            self._step_up(peer, env, kind, now_ms)
+        elif peer.usable:
             self._places.release(peer)
-        self._report(outcome)
 
     # endings
 
@@ -229,16 +219,16 @@ class PythonPool:
         """Nothing can be said to it any more. Its end is told by the zygote, unless it only closed its descriptors."""
         peer.lost = True
         self._places.silence(peer)
+        self._give_back(peer.call_back())
         if not peer.exited and peer.kill_at == NEVER:
             peer.kill_at = time.monotonic() + _LOST_S
             self._wake_at(peer.kill_at)
 
     def _ended(self, peer: Peer, _status: int | None) -> None:
         """The worker's process is gone; perhaps it answered before."""
-        if peer.request is not None and peer.ending is None and not peer.lost:
-            answer = peer.receive()
-            if answer is not None:
-                self._answered(peer, *answer, _now_ms())
+        if peer.request is not None and peer.ending is None:
+            self._catch_up(peer)
+        self._give_back(peer.call_back())
         if peer.request is None and not peer.killing and peer.wait_status is not None:
             self._places.drop(peer)
             return
@@ -279,14 +269,14 @@ class PythonPool:
     def _gone(self, peer: Peer) -> None:
         """Nothing of the tree runs any more: now the outcome may be told."""
         request = peer.request
-        if request is not None:
+        while request is not None:
             outcome = Outcome(
                 dispatch=request.dispatch,
                 status="failed",
                 process=peer.process,
                 log=peer.close_log(self._log),
                 started_at=peer.started_at,
-                ended_at=_now_ms(),
+                ended_at=now_ms(),
             )
             redactor = (peer.env or _NO_SECRETS).redactor
             if peer.ending is not None:
@@ -294,6 +284,8 @@ class PythonPool:
             else:
                 outcome = outcomes.died(peer.wait_status, outcome)
             self._finish(peer, outcome)
+            # what could not be called back may have begun
+            request = peer.request = peer.line.popleft() if peer.line else None
         self._places.drop(peer)
 
     def cancel(self, dispatches: frozenset[str] | None, grace_s: float) -> None:
@@ -305,8 +297,28 @@ class PythonPool:
         for request in self._jobs.cancel(chosen):
             self._refuse(request, Reason.ABORTED, "cancelled before it began")
         for peer in list(self._places.peers.values()):
-            if peer.request is not None and chosen(peer.request):
-                self._end(peer, Ending("aborted", Reason.ABORTED, "cancelled"), grace_s)
+            if any(map(chosen, (*peer.line, peer.request) if peer.request else ())):
+                self._empty_line(peer)
+                if peer.request is not None and chosen(peer.request):
+                    self._end(peer, Ending("aborted", Reason.ABORTED, "cancelled"), grace_s)
+
+    def recall(self, run_id: str) -> None:
+        """Give back all of the run that waits in line."""
+        for peer in list(self._places.peers.values()):
+            if peer.request is not None and peer.request.job.run_id == run_id:
+                self._empty_line(peer)
+
+    def _empty_line(self, peer: Peer) -> None:
+        """Give back what waits in line; what the worker has now is known then."""
+        if peer in self._stopped:
+            # the next unit that is sent by the plain way tells it to go on
+            self._stopped.remove(peer)
+        elif not peer.line:
+            return
+        self._give_back(peer.call_back())
+        self._catch_up(peer)
+        if peer.request is None and peer.usable:
+            self._places.release(peer)
 
     # time
 
@@ -323,6 +335,8 @@ class PythonPool:
     def _due(self, peer: Peer, now: float) -> None:
         if peer.kill_at <= now:
             self._kill(peer)
+        if peer.line and min(peer.deadline, peer.look_at) <= now:
+            self._look(peer, now)
         request = peer.request
         if request is None:
             return
@@ -338,18 +352,24 @@ class PythonPool:
         if peer.log is not None and peer.log.flush_at is not None and peer.log.flush_at <= now:
             peer.flush_log()
 
+    def _look(self, peer: Peer, now: float) -> None:
+        """Empty the line of a worker whose unit is slow, where others could take it, or at its end."""
+        before = peer.request
+        self._catch_up(peer)
+        if peer.request is before:
+            peer.look_at = now + SLOW_S
+            if self._places.any_idle or peer.deadline <= now:
+                self._empty_line(peer)
+
     def close(self) -> None:
         """End all workers, busy ones with their trees. Idempotent."""
         for peer in list(self._places.peers.values()):
             if peer.request is not None:
                 self._tree(peer).kill()
+                peer.line.clear()
                 peer.close_log(self._log)
         self._places.close()
         self.in_flight = 0
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _seconds(milliseconds: int | None) -> str:

@@ -117,7 +117,7 @@ class SharedJobs:
                 "feedback": msgspec.Raw(job.feedback_json),
             }
         )
-        return HEAD.pack(JOB, len(body)) + body
+        return framed(JOB, body)
 
     def cancel(self, chosen: Callable[[Request], bool]) -> list[Request]:
         """Take out the chosen requests that still wait for their environment."""
@@ -127,3 +127,15 @@ class SharedJobs:
                 taken += filter(chosen, shared.waiting)
                 shared.waiting = [request for request in shared.waiting if not chosen(request)]
         return taken
+
+
+def body_of(shared: SharedJob, request: Request) -> bytes:
+    """Return what a worker has to know of a unit."""
+    item = None if request.item_json is None else msgspec.Raw(request.item_json)
+    key = request.idempotency_key
+    return _encode((shared.number, request.dispatch, request.unit_id, request.attempt, key, request.index, item))
+
+
+def framed(kind: int, body: bytes) -> bytes:
+    """Return a frame for a worker."""
+    return HEAD.pack(kind, len(body)) + body

@@ -12,7 +12,6 @@ import select
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from collections import deque
 from typing import IO, Final, NamedTuple
@@ -24,6 +23,7 @@ from interlock.model.events import Process
 
 START_TIMEOUT_S: Final = 20.0
 _CLOSE_TIMEOUT_S: Final = 5.0
+_REAP_S: Final = 0.1
 _OLDEST: Final = 8
 
 
@@ -44,11 +44,14 @@ class Ends(NamedTuple):
 
     process: Process
     socket: socket.socket
+    ahead: socket.socket
+    waiting: socket.socket
+    """The worker's own end of `ahead`: what is read from it here, the worker will never see."""
     out: int
     err: int
 
 
-_Wires = tuple[socket.socket, int, int]
+_Wires = tuple[socket.socket, socket.socket, socket.socket, int, int]
 
 
 class Link:
@@ -57,6 +60,8 @@ class Link:
     def __init__(self, interpreter: Interpreter) -> None:
         self._ended: list[tuple[int, int]] = []
         self.dead = False
+        import tempfile  # noqa: PLC0415 - heavy, and many runs call no Python function
+
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the link
         argv = [*interpreter.argv, python_zygote.__file__, str(theirs.fileno()), *interpreter.folders]
@@ -126,26 +131,27 @@ class Link:
         return asked, ""
 
     def _ask(self) -> _Wires:
-        fds: list[int] = []
-        ours, theirs = socket.socketpair()
-        try:
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            mine, its = socket.socketpair()
+            ours.callback(mine.close)
+            theirs.callback(its.close)
+            # a message is taken by one reader, whole: so what was sent ahead can be had back
+            ahead, waiting = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            ours.callback(ahead.close)
+            ours.callback(waiting.close)
+            pipes: list[int] = []
             for _ in range(2):
-                fds.extend(os.pipe())
-            out, out_theirs, err, err_theirs = fds
-            ours.setblocking(False)  # noqa: FBT003 - takes it by place only
+                pipes.extend(os.pipe())
+                ours.callback(os.close, pipes[-2])
+                theirs.callback(os.close, pipes[-1])
+            out, out_theirs, err, err_theirs = pipes
+            for end in (mine, ahead, waiting):
+                end.setblocking(False)  # noqa: FBT003 - takes it by place only
             os.set_blocking(out, False)
             os.set_blocking(err, False)
-            socket.send_fds(self.control, [b"F"], [theirs.fileno(), out_theirs, err_theirs])
-        except OSError:
-            ours.close()
-            for fd in fds[::2]:
-                os.close(fd)
-            raise
-        finally:
-            theirs.close()
-            for fd in fds[1::2]:
-                os.close(fd)
-        return ours, out, err
+            socket.send_fds(self.control, [b"F"], [its.fileno(), waiting.fileno(), out_theirs, err_theirs])
+            ours.pop_all()
+        return mine, ahead, waiting, out, err
 
     def _answer(self, until: float) -> tuple[int, int]:
         """Wait for the answer to one request: a pid, or 0 and the error's number."""
@@ -204,15 +210,29 @@ class Link:
     def close(self) -> None:
         """Let the zygote end its workers and itself. Idempotent."""
         self.control.close()
+        _await_end(self._process.pid, _CLOSE_TIMEOUT_S)
         try:
-            self._process.wait(_CLOSE_TIMEOUT_S)
+            self._process.wait(_REAP_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
         self._stderr.close()
 
 
+def _await_end(pid: int, bound_s: float) -> None:
+    """Wait for the end of a child of ours: `Popen.wait` looks at growing intervals and is late by as much."""
+    with contextlib.suppress(OSError, AttributeError):
+        fd = os.pidfd_open(pid)
+        try:
+            poll = select.poll()
+            poll.register(fd, select.POLLIN)
+            poll.poll(bound_s * 1_000)
+        finally:
+            os.close(fd)
+
+
 def _close(wires: _Wires) -> None:
-    wires[0].close()
-    os.close(wires[1])
-    os.close(wires[2])
+    for end in wires[:3]:
+        end.close()
+    for pipe in wires[3:]:
+        os.close(pipe)

@@ -1,7 +1,8 @@
-"""One worker as the driver sees it: its descriptors, the unit it has, when something is due for it.
+"""One worker as the driver sees it: its descriptors, the unit it has, the line behind it, when something is due.
 
-Guarantee: an answer is taken whole or not at all, whatever pieces it comes in; output is redacted before it goes to
-the log, and a log that cannot be written is remembered (`log_error`), never raised.
+Guarantees: an answer is taken whole or not at all, whatever pieces it comes in; a unit that was called back from the
+line has not begun and never will; output is redacted before it goes to the log, and a log that cannot be written is
+remembered (`log_error`), never raised.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import select
+import socket
 import time
+from collections import deque
 from typing import Final
 
 from interlock.dispatch.base import Job, Request
 from interlock.dispatch.log import AttemptLog, RunLog
 from interlock.dispatch.python_link import Ends
 from interlock.dispatch.python_outcome import Ending
-from interlock.dispatch.python_worker import FAILURE, HEAD, RESULT
+from interlock.dispatch.python_worker import ANSWER, BEFORE, FAILURE, RESULT, SPOKE
 from interlock.dispatch.redact_base import ResolvedEnv, StreamRedactor
 from interlock.dispatch.tree import Tree
 from interlock.model.events import LogSpan
@@ -25,6 +29,9 @@ NEVER: Final = math.inf
 _CHUNK: Final = 65_536
 _USUAL: Final = 8_192
 """Most answers fit; a bigger buffer for each of them costs more than it saves."""
+SLOW_S: Final = 0.1
+"""Behind a unit that takes longer the line is given back, if another worker is free."""
+_KINDS: Final = (RESULT, SPOKE, FAILURE)
 _READS: Final = 16
 """Of one pipe before others have their turn."""
 _SLACK: Final = 65_536
@@ -33,27 +40,38 @@ _IDLE_CHECKS: Final = 4
 """How often progress is looked for within the idle timeout."""
 
 
+Answer = tuple[int, bytes, int]
+"""Kind, body, microseconds."""
+
+
 class Peer:
     """Mutable, owned by the driving thread."""
 
     __slots__ = (
+        "ahead",
         "deadline",
         "ending",
         "env",
         "err",
         "exited",
         "fd",
+        "frame",
         "held",
         "idle_at",
         "kill_at",
         "killing",
         "known",
+        "later",
+        "line",
         "log",
         "log_error",
+        "look_at",
         "lost",
         "out",
+        "plain",
         "process",
         "progress",
+        "promised",
         "request",
         "socket",
         "started_at",
@@ -61,16 +79,31 @@ class Peer:
         "tree",
         "unsent",
         "wait_status",
+        "waiting",
     )
 
     def __init__(self, ends: Ends) -> None:
         self.process = ends.process
         self.socket = ends.socket
         self.fd = ends.socket.fileno()
+        self.ahead = ends.ahead
+        self.waiting = ends.waiting
         self.out = ends.out
         self.err = ends.err
         self.known: set[int] = set()
         self.request: Request | None = None
+        self.line: deque[Request] = deque()
+        """What waits behind its unit, in order: it takes the next by itself when it has answered."""
+        self.later: deque[bytes] = deque()
+        """Frames of the last of the line, for which its socket has no room yet."""
+        self.frame: bytes | None = None
+        """Of its own unit, as long as that has not been sent."""
+        self.plain = 0
+        """Units that were sent by the plain way."""
+        self.look_at = NEVER
+        """When it is worth a look whether the line moves."""
+        self.promised = 0
+        """Places in the line that were offered and not used yet."""
         self.env: ResolvedEnv | None = None
         self.started_at = 0
         self.deadline = self.idle_at = self.kill_at = NEVER
@@ -98,7 +131,7 @@ class Peer:
         due = min(self.deadline, self.idle_at, self.kill_at)
         if self.log is not None and self.log.flush_at is not None:
             due = min(due, self.log.flush_at)
-        return due
+        return min(due, self.look_at) if self.line else due
 
     # its unit
 
@@ -107,11 +140,12 @@ class Peer:
         job = request.job
         self.request = request
         self.env = env
+        self.look_at = now + SLOW_S
         self.started_at = now_ms
         self.tree = None
         self.deadline = NEVER if job.timeout_ms is None else now + job.timeout_ms / 1_000
         if job.idle_timeout_ms is None:
-            return self.deadline
+            return min(self.deadline, self.look_at) if self.line else self.deadline
         self.tree = Tree(self.process.pid, mark)
         self.progress = (now, self.tree.cpu_ticks())
         self.idle_at = now + _idle_step(job)
@@ -135,49 +169,96 @@ class Peer:
         self.idle_at = now + _idle_step(job)
         return False
 
-    # its answer
+    # its line
 
-    def receive(self) -> tuple[int, bytes] | None:
-        """Return an answer once it is whole; `lost` is set when none can come any more."""
+    def join(self, request: Request, frame: bytes) -> None:
+        """Put a unit at the end of the line."""
+        self.line.append(request)
+        self.later.append(frame)
+        self.send_later()
+
+    def send_later(self) -> None:
+        """Send of the line what there is room for, in order."""
+        later = self.later
+        with contextlib.suppress(OSError):
+            while later and len(later[0]) <= _USUAL:
+                self.ahead.send(BEFORE.pack(self.plain) + later[0], socket.MSG_NOSIGNAL)
+                later.popleft()
+
+    def step_up(self) -> Request:
+        """Return the first of the line, which is next; its frame is left in `frame` if it was not sent."""
+        request = self.line.popleft()
+        self.frame = self.later.popleft() if len(self.later) > len(self.line) else None
+        return request
+
+    def call_back(self) -> list[Request]:
+        """Take what the worker has not taken yet out of its line, its own next unit too; in order."""
+        back = len(self.later) + (self.frame is not None)
+        with contextlib.suppress(OSError):
+            while self.waiting.recv(1):
+                back += 1
+        if back > len(self.line) and self.request is not None:
+            self.line.appendleft(self.request)
+            self.finish()
+        found = [self.line.pop() for _ in range(min(back, len(self.line)))]
+        found.reverse()
+        self.later.clear()
+        self.frame = None
+        return found
+
+    # its answers
+
+    def receive(self) -> list[Answer]:
+        """Return the answers that are whole; `lost` is set when none can come any more."""
         try:
-            data = self.socket.recv(_CHUNK if self.held else _USUAL)
+            data = self.socket.recv(_CHUNK if self.held or self.line else _USUAL)
         except BlockingIOError:
-            return None
+            return []
         except OSError:
             data = b""
         if not data:
             self.lost = True
-            return None
-        if self.held:
-            self.held += data
-            return self._whole()
-        if len(data) >= HEAD.size:
-            kind, length = HEAD.unpack_from(data)
-            if len(data) == HEAD.size + length and kind in (RESULT, FAILURE):
-                return kind, data[HEAD.size :]
+            return []
+        if not self.held and len(data) >= ANSWER.size:
+            kind, length, took_us = ANSWER.unpack_from(data)
+            if len(data) == ANSWER.size + length and kind in _KINDS:
+                return [(kind, data[ANSWER.size :], took_us)]
         self.held += data
         return self._whole()
 
-    def _whole(self) -> tuple[int, bytes] | None:
-        if len(self.held) < HEAD.size:
-            return None
-        kind, length = HEAD.unpack_from(self.held)
+    def _whole(self) -> list[Answer]:
         limit = self.request.job.max_result_bytes + _SLACK if self.request else 0
-        if kind not in (RESULT, FAILURE) or length > limit:
-            # the function wrote to our socket: nothing it says can be trusted from here on
-            self.lost = True
-            return None
-        if len(self.held) < HEAD.size + length:
-            return None
-        body = bytes(self.held[HEAD.size : HEAD.size + length])
-        self.held.clear()
-        return kind, body
+        found: list[Answer] = []
+        at, held = 0, self.held
+        while len(held) - at >= ANSWER.size:
+            kind, length, took_us = ANSWER.unpack_from(held, at)
+            if kind not in _KINDS or length > limit:
+                # the function wrote to our socket: nothing it says can be trusted from here on
+                self.lost = True
+                break
+            end = at + ANSWER.size + length
+            if end > len(held):
+                break
+            found.append((kind, bytes(held[at + ANSWER.size : end]), took_us))
+            at = end
+        del held[:at]
+        return found
 
     # its output
 
+    @staticmethod
+    def spoke(pipe: int) -> bool:
+        """Tell whether a pipe holds something, or is closed for good."""
+        poll = select.poll()
+        poll.register(pipe, select.POLLIN)
+        return bool(poll.poll(0))
+
     def read_output(self, pipe: int, log: RunLog) -> bool:
-        """Take what a pipe holds; False when it is closed for good."""
-        for _ in range(_READS):
+        """Take what a pipe holds; False when it is closed for good.
+
+        While units wait in line only one read's worth is surely of this unit: the worker goes on when a pipe is empty.
+        """
+        for _ in range(1 if self.line else _READS):
             try:
                 data = os.read(pipe, _CHUNK)
             except BlockingIOError:
@@ -191,6 +272,13 @@ class Peer:
             if len(data) < _CHUNK:
                 return True
         return True
+
+    def read_all(self, log: RunLog) -> None:
+        """Take all that lies in both pipes while the worker takes no other unit."""
+        line, self.line = self.line, deque()
+        for pipe in (self.out, self.err):
+            self.read_output(pipe, log)
+        self.line = line
 
     def _log_output(self, request: Request, pipe: int, data: bytes, log: RunLog) -> None:
         self.progress = (time.monotonic(), self.progress[1])
@@ -219,12 +307,13 @@ class Peer:
             except OSError as error:
                 self.log_error = error
 
-    def close_log(self, log: RunLog) -> LogSpan | None:
-        """Take the last output of the unit and return where all of it lies."""
+    def close_log(self, log: RunLog, *, silent: bool = False) -> LogSpan | None:
+        """Take the last output of the unit, unless there is none, and return where all of it lies."""
         if self.log is None:
             return None
-        self.read_output(self.out, log)
-        self.read_output(self.err, log)
+        if not silent:
+            self.read_output(self.out, log)
+            self.read_output(self.err, log)
         for pipe, stream in self.streams.items():
             self._write(pipe, stream.flush())
         self.streams.clear()
@@ -237,7 +326,8 @@ class Peer:
 
     def close(self) -> None:
         """Close the driver's ends."""
-        self.socket.close()
+        for end in (self.socket, self.ahead, self.waiting):
+            end.close()
         for pipe in (self.out, self.err):
             with contextlib.suppress(OSError):
                 os.close(pipe)

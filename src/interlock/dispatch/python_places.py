@@ -22,7 +22,10 @@ EPOLLOUT: Final = getattr(select, "EPOLLOUT", 4)
 
 
 class Places:
-    """`ended` hears of each worker that ended: its peer, and its wait status where that is known."""
+    """`ended` hears of each worker that ended: its peer, and its wait status where that is known.
+
+    `catch_up` takes a worker's answers and tells whether there were any: it is asked before output is read.
+    """
 
     def __init__(
         self,
@@ -30,11 +33,13 @@ class Places:
         log: RunLog,
         poller: select.epoll,
         ended: Callable[[Peer, int | None], None],
+        catch_up: Callable[[Peer], bool],
     ) -> None:
         self._interpreter: Final = interpreter
         self._log = log
         self._poller = poller
         self._ended = ended
+        self._catch_up = catch_up
         self._link: Link | None = None
         self.peers: dict[int, Peer] = {}
         self._idle: dict[int, Peer] = {}
@@ -74,16 +79,29 @@ class Places:
             self._fork(1)
         return self._idle.popitem()[1]
 
+    @property
+    def any_idle(self) -> bool:
+        """Tell whether a worker has nothing to do."""
+        return bool(self._idle)
+
     def release(self, peer: Peer) -> None:
         """The worker is idle again."""
         self._idle[peer.process.pid] = peer
 
-    def _fork(self, count: int) -> None:
+    def prepare(self) -> None:
+        """Start the interpreter, which then comes up while others work. Raises NoWorkerError."""
+        self._zygote()
+
+    def _zygote(self) -> Link:
         if self._link is None:
             self._link = Link(self._interpreter)
             self._watch(self._link.control.fileno(), self._on_news)
+        return self._link
+
+    def _fork(self, count: int) -> None:
+        link = self._zygote()
         try:
-            forked = self._link.fork(count)
+            forked = link.fork(count)
         finally:
             self._on_news()
         for ends in forked:
@@ -96,6 +114,10 @@ class Places:
 
     def _output_handler(self, peer: Peer, pipe: int) -> Callable[[], None]:
         def read() -> None:
+            # output that was there before the answers were taken is of the first unit without an answer: the worker
+            # takes no other while it is unread
+            if peer.line and (not peer.spoke(pipe) or self._catch_up(peer)):
+                return
             if not peer.read_output(pipe, self._log):
                 self._unwatch(pipe)
 

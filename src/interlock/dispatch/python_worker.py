@@ -1,19 +1,26 @@
 """What a worker process of `python:` units does: take a unit, call its function, send the answer.
 
 Loaded by path (python_zygote.py) under the project's own interpreter, any Python from 3.8 on and without interlock,
-so it uses the standard library only. Frames are a kind byte, a little-endian length and JSON. Guarantees: one unit
-at a time; whatever a function returns, raises or exits with becomes one answer; the worker ends when its socket closes.
+so it uses the standard library only. Frames are a kind byte, a little-endian length and JSON; answers also tell how
+long the unit took. Units that were sent ahead wait in a socket of their own, a message each, which begins with how many
+units were sent by the plain way before it. Guarantees: one unit at a time, in the order in which they were sent; whatever a function returns, raises or exits with becomes one answer, sent before the next unit is taken; none
+that waits ahead is begun after a failure, or while output of the one before has not been read, until the driver says
+so or sends another by the plain way; the worker ends when its socket closes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import importlib
 import json
 import marshal
 import os
+import select
 import struct
 import sys
+import termios
+from time import perf_counter_ns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +32,12 @@ if TYPE_CHECKING:
     """A list or dict, and the lists and dicts in it by their places."""
 
 HEAD = struct.Struct("<BI")
-JOB, UNIT, FORGET, RESULT, FAILURE = b"JUCRF"
+ANSWER = struct.Struct("<BII")
+"""Kind, length, microseconds that the unit took."""
+BEFORE = struct.Struct("<I")
+JOB, UNIT, FORGET, GO_ON, RESULT, SPOKE, FAILURE = b"JUCGRSF"
+"""SPOKE is a result of a unit whose output lies unread; after it and FAILURE nothing is taken that waits ahead."""
+MAX_US = 0xFFFFFFFF
 COPY_LIMIT = 262_144
 """Shared values up to this size are fresh for each unit; larger ones are handed out as they are, not to be changed."""
 COPY_EACH = 32
@@ -91,29 +103,57 @@ class Job:
 
 
 class Worker:
-    """Carries out units that come over `fd`, one at a time."""
+    """Carries out units that come over `fd`, or wait in `ahead`, one at a time."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, ahead: int) -> None:
         self.fd = fd
+        self.ahead = ahead
+        self.held = False
+        self.plain = 0
+        self.taken: bytes | None = None
         self.pid = os.getpid()
+        self.poll = select.poll()
+        self.poll.register(fd, select.POLLIN)
+        self.poll.register(ahead, select.POLLIN)
         self.jobs: dict[int, Job] = {}
         self.entered: Job | None = None
         self.outside: dict[str, str | None] = {}
 
     def serve(self) -> None:
         """Answer until the socket closes."""
-        for kind, body in _frames(self.fd):
+        for kind, body in _frames(self.fd, self.take_ahead):
             if kind == UNIT:
+                self.plain += 1
                 self.answer(_decode(body.decode()))
             elif kind == JOB:
                 data = _decode(body.decode())
                 self.jobs[data["number"]] = Job(data)
+            elif kind == GO_ON:
+                self.held = False
             else:
                 self.jobs.clear()
+
+    def take_ahead(self) -> None:
+        """Carry out what waits ahead; return when there is something else to read before it."""
+        while not self.held:
+            message = self.taken or self.next_ahead()
+            if not message or BEFORE.unpack_from(message)[0] != self.plain:
+                self.taken = message
+                return
+            self.taken = None
+            self.answer(_decode(message[BEFORE.size :].decode()))
+
+    def next_ahead(self) -> bytes | None:
+        """Wait for the next message; None when there is something else to read first."""
+        while not any(fd == self.fd for fd, _ in self.poll.poll()):
+            with contextlib.suppress(BlockingIOError):
+                return os.read(self.ahead, CHUNK)
+        return None
 
     def answer(self, unit: list[Any]) -> None:
         """Run one unit and send its answer."""
         job = self.jobs[unit[0]]
+        began = perf_counter_ns()
         try:
             kind, body = RESULT, self.result(job, unit)
         except Failure as failure:
@@ -122,8 +162,12 @@ class Worker:
         if os.getpid() != self.pid:
             # the function forked and its child came back here: only the worker itself answers
             os._exit(0)
+        took_us = max(0, min(MAX_US, (perf_counter_ns() - began) // 1_000))
         flush()
-        _send(self.fd, HEAD.pack(kind, len(body)) + body)
+        if kind == RESULT and (_unread(1) or _unread(2)):
+            kind = SPOKE
+        self.held = kind != RESULT
+        _send(self.fd, ANSWER.pack(kind, len(body), took_us) + body)
 
     def result(self, job: Job, unit: list[Any]) -> bytes:
         """Return the function's value as JSON. Raises Failure."""
@@ -314,9 +358,19 @@ def _send(fd: int, data: bytes) -> None:
         sent += os.write(fd, memoryview(data)[sent : sent + 1_048_576])
 
 
-def _frames(fd: int) -> Iterator[tuple[int, bytes]]:
+def _unread(pipe: int) -> bool:
+    """Tell whether a pipe of ours holds what the driver has not read yet."""
+    try:
+        return any(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))
+    except OSError:
+        # closed by the function, or no pipe any more: the driver reads nothing from it
+        return False
+
+
+def _frames(fd: int, before_read: Callable[[], None]) -> Iterator[tuple[int, bytes]]:
     held = b""
     while True:
+        before_read()
         data = os.read(fd, CHUNK)
         if not data:
             return

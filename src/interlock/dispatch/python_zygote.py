@@ -1,7 +1,7 @@
 """The program that forks workers for `python:` units, so that one more costs milliseconds and not a start of Python.
 
 Run by path under the project's own interpreter (any Python from 3.8 on, interlock not installed), so it uses the
-standard library only. Each message on its control socket brings a new worker's descriptors (socket, stdout, stderr);
+standard library only. Each message on its control socket brings a new worker's descriptors (two sockets, stdout, stderr);
 it answers with pids and, later, with ends. Guarantees: a worker leads a group of its own, the group is ended with its
 leader, and when the control socket closes no group is left.
 """
@@ -79,7 +79,7 @@ class Zygote:
     def take(self) -> bool:
         """Fork one worker as asked; False when the driver closed its end."""
         fds = array.array("i")
-        data, ancillary, _, _ = self.control.recvmsg(16, socket.CMSG_SPACE(3 * fds.itemsize))
+        data, ancillary, _, _ = self.control.recvmsg(16, socket.CMSG_SPACE(4 * fds.itemsize))
         if not data:
             return False
         for _, _, raw in ancillary:
@@ -107,13 +107,14 @@ class Zygote:
             self.control.close()
             os.close(self.woken)
             os.close(self.wake)
-            answers, out, err = fds
+            answers, ahead, out, err = fds
             os.dup2(out, 1)
             os.dup2(err, 2)
             os.close(out)
             os.close(err)
-            os.set_inheritable(answers, False)  # noqa: FBT003 - os takes it by place only
-            self.program.Worker(answers).serve()
+            for fd in (answers, ahead):
+                os.set_inheritable(fd, False)  # noqa: FBT003 - os takes it by place only
+            self.program.Worker(answers, ahead).serve()
         finally:
             self.program.flush()
             os._exit(0)

@@ -17,7 +17,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from interlock.dispatch import dotenv
 from interlock.dispatch.clean_env import clean
 from interlock.dispatch.redact import MIN_LENGTH, PatternRedactor
 from interlock.dispatch.redact_base import EnvUnresolvedError, NullRedactor, ResolvedEnv
@@ -26,6 +25,8 @@ from interlock.model.plan import EnvGroup, SecretSource
 COMMAND_TIMEOUT_S: Final = 30.0
 MAX_VALUE_BYTES: Final = 131_071
 """Linux takes no longer entry of an environment."""
+Hidden = tuple[tuple[str, str], ...]
+"""Names and values."""
 _NOTHING: Final = ResolvedEnv({}, NullRedactor())
 
 
@@ -54,21 +55,29 @@ class EnvResolver:
         self._command_timeout_s = command_timeout_s
         self._lock = threading.Lock()
         self._values: dict[str, dict[str, str]] = {}
-        self._resolved: dict[tuple[str, ...], ResolvedEnv] = {}
+        self._resolved: dict[tuple[tuple[str, ...], Hidden], ResolvedEnv] = {}
 
-    def resolve(self, names: tuple[str, ...]) -> ResolvedEnv:
-        """Return the values of the groups. Raises EnvUnresolvedError that names what is missing."""
-        with self._lock:
-            if not (names or self._extra or self._known):
+    def resolve(self, names: tuple[str, ...], more: Hidden = ()) -> ResolvedEnv:
+        """Return the values of the groups; `more` is to be redacted too.
+
+        Raises EnvUnresolvedError that names what is missing. Without `names` this waits for nobody.
+        """
+        if not self._lock.acquire(blocking=bool(names)):
+            # a command is asked for a secret just now; nobody can have it yet
+            return self._merge((), more) if more or self._extra or self._known else _NOTHING
+        try:
+            if not (names or more or self._extra or self._known):
                 return _NOTHING
-            found = self._resolved.get(names)
+            found = self._resolved.get((names, more))
             if found is None:
-                found = self._resolved[names] = self._merge(names)
+                found = self._resolved[names, more] = self._merge(names, more)
             return found
+        finally:
+            self._lock.release()
 
-    def _merge(self, names: tuple[str, ...]) -> ResolvedEnv:
+    def _merge(self, names: tuple[str, ...], more: Hidden) -> ResolvedEnv:
         values: dict[str, str] = {}
-        hidden = list(self._extra)
+        hidden = [*self._extra, *more]
         for name in names:
             group = self._group(name)
             values.update(group)
@@ -114,6 +123,8 @@ class EnvResolver:
         return value
 
     def _file(self, group: EnvGroup, file: str) -> dict[str, str]:
+        from interlock.dispatch import dotenv  # noqa: PLC0415 - its patterns take time to compile, and few have such files
+
         path = self._root / file
         try:
             return dotenv.parse(path.read_text(encoding="utf-8"))

@@ -17,8 +17,8 @@ from interlock.decide.now import Now
 from interlock.decide.requests import raises as raised
 from interlock.decide.requests import unraised
 from interlock.driver.drive import World, drive
+from interlock.driver.family import Opening
 from interlock.driver.load import run_info
-from interlock.driver.loop import Opening
 from interlock.driver.result import Result, result_of
 from interlock.errors import LeaseHeldError, UsageError
 from interlock.model import canon
@@ -37,11 +37,12 @@ def ask(world: World, run_id: str, kind: RequestKind, payload: dict[str, Any], b
     request stays asked for then.
     """
     store = world.store
+    driven = store.run(run_id).family
     request = store.request(run_id, kind, canon.dumps(payload), by, world.clock.wall_ms())
     deadline = time.monotonic() + _ANSWER_S
     while True:
         try:
-            drive(world, run_id, [], observe=lambda _events, _snap: None, settle_only=True)
+            drive(world, driven, [], observe=lambda _events, _snap: None, settle_only=True)
         except LeaseHeldError:
             time.sleep(_POLL_S)
         outcome = next(row.outcome for row in store.requests(run_id, open_only=False) if row.id == request)
@@ -61,6 +62,9 @@ def raising(ceilings: Mapping[str, float]) -> Opening:
     """Return what raises the ceilings before a run goes on. It raises UsageError for one that would not be raised."""
 
     def opening(snap: Snapshot, now: Now) -> tuple[ev.Event, ...]:
+        if snap.above is not None:
+            # what is raised above lifts what is below
+            return ()
         if reason := unraised(snap, dict(ceilings)):
             raise UsageError("not-raised", reason, f"see what was used: interlock status {snap.run.id}")
         return raised(dict(ceilings), now)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from datetime import UTC, datetime
 
-from interlock.model.plan import Gate, Plan, Step
+from interlock.model.plan import Child, Gate, Plan, Step
 from interlock.plan.freeze import freeze
-from interlock.store.base import NewRun, NewStep, Stage
+from interlock.store.births import NewRun, NewStep, Stage
 
 
 def new_run_id(wall_ms: int) -> str:
     """Return an id such as `20261130-131702-3f9a2c41`: UTC date and time, then milliseconds and chance in hex."""
     moment = datetime.fromtimestamp(wall_ms / 1000, UTC)
-    return f"{moment:%Y%m%d-%H%M%S}-{wall_ms % 1000:03x}{secrets.token_hex(3)[:5]}"
+    return f"{moment:%Y%m%d-%H%M%S}-{wall_ms % 1000:03x}{os.urandom(3).hex()[:5]}"
 
 
 def stages(gate: Gate | None) -> tuple[Stage, ...]:
@@ -45,7 +45,12 @@ def new_run(plan: Plan, run_id: str, params_json: bytes, at: int, key: str | Non
         params_json=params_json,
         created_at=at,
         steps=tuple(
-            NewStep(id=step.id, stages=_stages(step), each=step.gate is not None and step.gate.each)
+            NewStep(
+                id=step.id,
+                stages=_stages(step),
+                each=step.gate is not None and step.gate.each,
+                child=isinstance(step.target, Child),
+            )
             for step in plan.steps
         ),
         key=key,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from interlock.driver.project import ProjectPaths
 from interlock.driver.sources import MOST_WORKFLOW_BYTES, FileSources
-from interlock.errors import Diagnostic
+from interlock.errors import Diagnostic, WorkflowError
 from interlock.model.plan import Plan
 from interlock.model.workflow import Place
 from interlock.plan.compile import compile_workflow
@@ -22,11 +22,29 @@ def load_workflow(path: Path, project: ProjectPaths, config: Config) -> tuple[Pl
     text = _unnamable(path.resolve(), project.root) or _read(path)
     if isinstance(text, Source):
         return None, text.diagnostics()
-    compiled = compile_workflow(text, str(path))
-    if compiled.workflow is None:
-        return None, compiled.diagnostics
-    resolved = resolve(compiled.workflow, config, FileSources(path, project))
+    sources = FileSources(path, project)
+    sources.ask_ahead()
+    try:
+        compiled = compile_workflow(text, str(path))
+        if compiled.workflow is None:
+            return None, compiled.diagnostics
+        resolved = resolve(compiled.workflow, config, sources)
+    finally:
+        sources.forget()
     return resolved.plan, tuple(sorted({*compiled.diagnostics, *resolved.diagnostics}))
+
+
+def require_plan(
+    path: Path, project: ProjectPaths, config: Config, on_warning: Callable[[Diagnostic], None] | None = None
+) -> Plan:
+    """Return the plan of the workflow at `path`. Raises WorkflowError with every diagnostic when one is an error."""
+    plan, diagnostics = load_workflow(path, project, config)
+    if plan is None:
+        raise WorkflowError(diagnostics)
+    if on_warning is not None:
+        for diagnostic in diagnostics:
+            on_warning(diagnostic)
+    return plan
 
 
 def _unnamable(path: Path, root: Path) -> Source | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 
 import msgspec
 
@@ -12,18 +13,20 @@ from interlock.decide.now import Now
 from interlock.decide.reopen import close_lost, divergences
 from interlock.driver.clock import Clock
 from interlock.driver.executor import Executor
+from interlock.driver.family import Opening, Revived, taken_from
 from interlock.driver.lease import Host, acquire, held_error, renewed
 from interlock.driver.load import restore
-from interlock.driver.loop import Loop, Observer, Opening, Stop
+from interlock.driver.loop import Loop, Observer, Stop
 from interlock.driver.trees import Lost, lost_notices
-from interlock.errors import DispatchRefusedError, InterlockError
+from interlock.errors import DispatchRefusedError, InterlockError, UsageError
 from interlock.model import events as ev
 from interlock.model.events import Process
 from interlock.model.plan import Plan
 from interlock.model.run import Lease, Snapshot
+from interlock.model.states import STEP_ENDED
 from interlock.plan.freeze import thaw
 from interlock.store.attempt_rows import TreeRow
-from interlock.store.base import RunRow, Store
+from interlock.store.base import Loaded, RunRow, Store
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,13 +65,28 @@ def drive(
     settle_only: bool = False,
 ) -> Driven:
     """Take the lease (unless given) and drive the run. Raises InterlockError; the lease is released on every path."""
-    lease = lease or acquire(world.store, run_id, world.host, world.clock, world.alive)
+    lease = lease or _acquired(world, run_id)
     held = [lease]
     try:
         return _drive(world, held, openings, observe, timeout_ms, settle_only=settle_only)
     finally:
         with contextlib.suppress(InterlockError):
             world.store.release(held[0])
+
+
+def _acquired(world: World, run_id: str) -> Lease:
+    refuse_child(world.store.run(run_id))
+    return acquire(world.store, run_id, world.host, world.clock, world.alive)
+
+
+def refuse_child(row: RunRow) -> None:
+    """Raise UsageError for a run that only goes on with another one."""
+    if row.root is not None:
+        raise UsageError(
+            "child-run",
+            f"run {row.id} is a unit of run {row.parent} and goes on with it",
+            f"go on with the whole: interlock run {row.root}",
+        )
 
 
 def _drive(
@@ -80,67 +98,87 @@ def _drive(
     *,
     settle_only: bool,
 ) -> Driven:
-    store, lease = world.store, held[0]
-    store.take_spool(lease.run_id)
-    loaded = store.load(lease.run_id)
-    plan = thaw(loaded.plan_json, loaded.run.plan_hash, lease.run_id)
-    check_params(plan, loaded.run.params_json, lease.run_id)
-    if loaded.dispatched:
-        _prove(world, held)
-        world.end_leftovers(lease.run_id, [row.process for row in loaded.open if row.process is not None], lease.holder)
-    lost = Lost()
-    if plan.repository is not None and loaded.dispatched:
-        lost = world.settle_lost(plan, lease.run_id, store.worktrees(lease.run_id))
-    snap, recorded = restore(plan, loaded, store.units(lease.run_id))
-    taking = _taking(store, snap, loaded.run)
+    lease = held[0]
+    reviver = Reviver(world, held)
+    plan, loaded = reviver.read(lease.run_id)
     with _closing(world.executor(plan, lease)) as executor:
+        if not settle_only:
+            # before what takes its time: ending what others left, and reading a long run
+            executor.prepare(plan, {plan.steps[row.step].id for row in loaded.steps if row.state in STEP_ENDED})
+        revived = reviver.bring(plan, loaded, None)
+        snap = revived.snap
         loop = Loop(
             snap=snap,
             lease=held[0],
-            store=store,
+            store=world.store,
             executor=executor,
             clock=world.clock,
             observe=observe,
             map_concurrency=world.map_concurrency,
             timeout_ms=timeout_ms,
+            revive=reviver.revive,
+            forked_from=revived.forked_from,
             examine=world.examine,
         )
         with world.guard(loop):
-            loop.drive([_close(lost), _compare(recorded), *taking, *openings], settle_only=settle_only)
+            loop.drive(openings, first=revived.openings, settle_only=settle_only)
         held[0] = loop.lease
     if loop.error is not None:
         raise loop.error
     return Driven(snap, loop.stop)
 
 
-def _taking(store: Store, snap: Snapshot, row: RunRow) -> list[Opening]:
-    if row.forked_from is None:
-        return []
-    from interlock.driver.forking import fork_openings  # noqa: PLC0415 - most runs are no forks
+class Reviver:
+    """Reads runs of one family as their last driver left them; what that left running is ended first."""
 
-    return fork_openings(store, snap, row, row.forked_from)
+    def __init__(self, world: World, held: list[Lease]) -> None:
+        self._world = world
+        self._held = held
+
+    def read(self, run_id: str) -> tuple[Plan, Loaded]:
+        """Read a run. Raises StoreError, PlanError and DispatchRefusedError."""
+        self._world.store.take_spool(run_id)
+        loaded = self._world.store.load(run_id)
+        plan = thaw(loaded.plan_json, loaded.run.plan_hash, run_id)
+        check_params(plan, loaded.run.params_json, run_id)
+        return plan, loaded
+
+    def revive(self, run_id: str, above: Snapshot | None) -> Revived:
+        """Return a child run. Raises what `read` raises."""
+        return self.bring(*self.read(run_id), above)
+
+    def bring(self, plan: Plan, loaded: Loaded, above: Snapshot | None) -> Revived:
+        """Return a run that was read, and what is to be journaled before anything else."""
+        world, lease, run_id = self._world, self._held[0], loaded.run.id
+        store = world.store
+        processes = [row.process for row in loaded.open if row.process is not None]
+        if above is None and loaded.dispatched:
+            self._prove()
+        # what is found by its marker is that of all runs of the family
+        if processes or (above is None and loaded.dispatched):
+            world.end_leftovers(lease.run_id, processes, lease.holder)
+        lost = Lost()
+        if plan.repository is not None and loaded.dispatched:
+            lost = world.settle_lost(plan, run_id, store.worktrees(run_id))
+        snap, recorded = restore(plan, loaded, store.units(run_id), above)
+
+        def opening(snap: Snapshot, now: Now) -> list[ev.Event]:
+            return [*close_lost(snap, now, lost.trees), *lost_notices(lost, now.at)]
+
+        taking = taken_from(store, snap, loaded.run)
+        return Revived(snap, (opening, partial(_compare, recorded), *taking), loaded.run.forked_from)
+
+    def _prove(self) -> None:
+        """Renew before killing what others left: after a pause these may be the children of who took over."""
+        world, held = self._world, self._held
+        lease = renewed(held[0], world.clock)
+        if not world.store.renew(lease):
+            raise held_error(lease.run_id, world.store.read_lease(lease.run_id))
+        held[0] = lease
 
 
-def _prove(world: World, held: list[Lease]) -> None:
-    """Renew before killing what others left: after a pause these may be the children of who took over."""
-    lease = renewed(held[0], world.clock)
-    if not world.store.renew(lease):
-        raise held_error(lease.run_id, world.store.read_lease(lease.run_id))
-    held[0] = lease
-
-
-def _close(lost: Lost) -> Opening:
-    def opening(snap: Snapshot, now: Now) -> list[ev.Event]:
-        return [*close_lost(snap, now, lost.trees), *lost_notices(lost, now.at)]
-
-    return opening
-
-
-def _compare(recorded: dict[tuple[int, int], str]) -> Opening:
-    def opening(snap: Snapshot, now: Now) -> list[ev.Event]:
-        return divergences(snap, recorded, now)
-
-    return opening
+def _compare(recorded: dict[tuple[int, int], str], snap: Snapshot, now: Now) -> list[ev.Event]:
+    return divergences(snap, recorded, now)
 
 
 @contextlib.contextmanager

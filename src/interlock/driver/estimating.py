@@ -32,7 +32,7 @@ def estimate_of(plan: Plan, steps: Sequence[StepPlan], store: Store) -> Estimate
 
 def history_of(plan: Plan, store: Store) -> list[Sample]:
     """Return what the latest calls of the project used; nothing for a plan that asks no engine."""
-    seen = store.usage_history(_MOST_SAMPLES) if plan.engines else []
+    seen = store.usage_history(_MOST_SAMPLES) if any(one.engines for one in plan.whole) else []
     return [Sample(one.engine, one.model, one.input_tokens, one.output_tokens, one.cost_usd) for one in seen]
 
 

@@ -17,11 +17,12 @@ from interlock.decide import forking, reuse
 from interlock.decide.estimate import Estimate, estimate
 from interlock.decide.forking import ForkStep, ForkUnit
 from interlock.decide.now import Now
+from interlock.decide.work import base_id
 from interlock.driver.birth import new_run
 from interlock.driver.estimating import history_of
+from interlock.driver.family import Opening
 from interlock.driver.load import restore
-from interlock.driver.loop import Opening
-from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
+from interlock.driver.params import NO_PARAMS, ParamsInput, explaining_recorded, read_params
 from interlock.driver.trees import with_uncommitted
 from interlock.errors import InterlockError, StoreError, UsageError
 from interlock.model import events as ev
@@ -30,7 +31,8 @@ from interlock.model.reuse import Reuse
 from interlock.model.run import RunInfo, Snapshot, Unit
 from interlock.model.states import StepState
 from interlock.plan.freeze import freeze, thaw
-from interlock.store.base import NewRun, RunRow, Store, UnitRow
+from interlock.store.base import RunRow, Store, UnitRow
+from interlock.store.births import NewRun
 
 Amount = TypeVar("Amount", int, float)
 _TAKEN: Final = frozenset({StepState.COMPLETED, StepState.SKIPPED})
@@ -50,7 +52,7 @@ class Old:
 
     def __init__(self, store: Store, run_id: str) -> None:
         loaded = store.load(run_id)
-        self._rows = {(row.step, row.ordinal): row for row in store.units(run_id)}
+        self._rows: dict[tuple[int, int], UnitRow] = {(row.step, row.ordinal): row for row in store.units(run_id)}
         plan = thaw(loaded.plan_json, loaded.run.plan_hash, run_id)
         self.snap, _ = restore(plan, loaded, self._rows.values())
         self.params_json = loaded.run.params_json
@@ -59,19 +61,14 @@ class Old:
         """Index what may be taken over."""
         return reuse.index(
             self.snap,
-            (
-                reuse.Done(step.id, unit, self._row(step.id, unit).input_hash, self.origin(step.id, unit))
-                for step in self.snap.steps
-                for unit in step.units
-            ),
+            (self.done(step.id, unit) for step in self.snap.steps for unit in step.units),
         )
 
-    def origin(self, step_id: str, unit: Unit) -> ev.Origin:
-        """Say where a unit was really done: what the old run took over itself is its origin's still."""
-        return self._row(step_id, unit).reused or ev.Origin(self.snap.run.id, unit.id, unit.attempt)
-
-    def _row(self, step_id: str, unit: Unit) -> UnitRow:
-        return self._rows[self.snap.by_id[step_id].index, unit.ordinal]
+    def done(self, step_id: str, unit: Unit) -> reuse.Done:
+        """Say on what input and where a unit was really done: what the old run took over is its origin's still."""
+        row = self._rows[self.snap.by_id[step_id].index, unit.ordinal]
+        origin = row.reused or ev.Origin(self.snap.run.id, unit.id, unit.attempt)
+        return reuse.Done(step_id, unit, row.input_hash.removeprefix(forking.TAKEN), origin)
 
 
 def workflow_of(order: ForkOrder, plan_source: str, root: Path) -> Path:
@@ -119,7 +116,7 @@ def first_step(order: ForkOrder, plan: Plan, old: Snapshot) -> int:
     return start
 
 
-def fork_openings(store: Store, snap: Snapshot, row: RunRow, source: str) -> list[Opening]:
+def fork_openings(store: Store, snap: Snapshot, row: RunRow | NewRun, source: str) -> list[Opening]:
     """Give a fork what it may take over of the run `source`, and return what takes the steps that are taken as they are."""
     try:
         old = Old(store, source)
@@ -131,7 +128,7 @@ def fork_openings(store: Store, snap: Snapshot, row: RunRow, source: str) -> lis
     return [_take(old, row.fork_step)]
 
 
-def _without(snap: Snapshot, row: RunRow, old: str) -> Opening:
+def _without(snap: Snapshot, row: RunRow | NewRun, old: str) -> Opening:
     if any(step.state is StepState.PENDING for step in snap.steps[: row.fork_step]):
         raise InterlockError(
             "fork-source-gone",
@@ -149,7 +146,7 @@ def _take(old: Old, start: int) -> Opening:
             event
             for step in snap.steps[:start]
             if step.state is StepState.PENDING
-            for event in forking.as_it_is(old.snap, snap, step, old.origin, now.at)
+            for event in forking.as_it_is(old.snap, snap, step, old.done, now.at)
         ]
 
     return opening
@@ -175,7 +172,8 @@ def draft(
     """Look at the old run, compile the workflow, and check that it can be forked as ordered."""
     old = Old(store, order.run)
     plan = compiled(workflow_of(order, old.snap.plan.source, root))
-    values, params_json = coerced(plan, params_of(order, plan, old.params_json))
+    with explaining_recorded(order.run):
+        values, params_json = coerced(plan, params_of(order, plan, old.params_json))
     return Draft(plan, values, params_json, old, first_step(order, plan, old.snap))
 
 
@@ -240,6 +238,10 @@ class _Purse:
         place = None if origin is None else self._of(origin.run).get(origin.unit)
         if origin is None or place is None:
             return Stake(tokens=None, cost_usd=None)
+        child = next((r.id for r in self._store.children(origin.run) if r.parent_unit == base_id(origin.unit)), None)
+        if child is not None:
+            spent = self._store.spent(child)
+            return Stake(tokens=spent.tokens, cost_usd=None if spent.unpriced else spent.cost_usd)
         asked = [one for one in self._store.attempts(origin.run, *place) if one.engine is not None]
         tokens = [
             None if one.usage is None else (one.usage.input_tokens or 0) + (one.usage.output_tokens or 0)

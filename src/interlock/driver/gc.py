@@ -31,7 +31,9 @@ def collect(store: Store, project: ProjectPaths, before_ms: int, *, dry_run: boo
 
     So does one that an unfinished fork may take more from.
     """
-    needed = {row.forked_from for row in store.runs() if RunState(row.state) not in RUN_ENDED}
+    rows = store.runs(children=True)
+    families = {row.id: row.family for row in rows}
+    needed = {families.get(row.forked_from or "") for row in rows if RunState(row.state) not in RUN_ENDED}
     old = [
         row.id
         for row in store.runs()
@@ -50,7 +52,7 @@ def collect(store: Store, project: ProjectPaths, before_ms: int, *, dry_run: boo
 
 
 def _worktrees(store: Store, project: ProjectPaths, before_ms: int, *, dry_run: bool) -> tuple[str, ...]:
-    runs = store.runs()
+    runs = store.runs(children=True)
     going_on = {row.id for row in runs if RunState(row.state) not in RUN_ENDED}
     try:
         found = Worktrees(project.root, project.state_dir, os.environ)

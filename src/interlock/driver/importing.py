@@ -23,6 +23,7 @@ from interlock.driver.sealed import HEADER, ExportDamagedError, Line, Unsealer
 from interlock.errors import StoreError, UsageError
 from interlock.store.base import Store
 from interlock.store.dump import ArtifactFile, Restoring
+from interlock.store.faults import BadRowError
 from interlock.store.sql import migrations
 from interlock.store.sqlite import SqliteStore
 
@@ -138,10 +139,17 @@ def _strange(path: Path, n: int, what: str) -> ExportDamagedError:
     return ExportDamagedError("export-unreadable", message, "use the version of interlock that made it, or a newer one")
 
 
+class _Blob(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Bytes in a row: one of both."""
+
+    text: str | None = None
+    base64: str | None = None
+
+
 class _Row(msgspec.Struct, frozen=True):
     run: int
     table: str
-    row: dict[str, Any]
+    row: dict[str, str | int | float | _Blob]
 
 
 class _Piece(msgspec.Struct, frozen=True):
@@ -197,7 +205,7 @@ class _Taking:
 
     def _to_rows(self, found: _Row, n: int) -> None:
         self._run(found.run, n)
-        row = {name: _bytes(value) if isinstance(value, dict) else value for name, value in found.row.items()}
+        row = {name: self._content(cell, n) if isinstance(cell, _Blob) else cell for name, cell in found.row.items()}
         if found.table == "run" and row.get("id") != self._runs[found.run]:
             raise _strange(self._path, n, "it is of a run that the header does not name")
         try:
@@ -216,7 +224,7 @@ class _Taking:
             if not _HASH.fullmatch(piece.hash):
                 raise _strange(self._path, n, "it names no artifact")
             self._artifact = self._rows.file(piece.hash)
-        self._artifact.add(_content(piece))
+        self._artifact.add(self._content(piece, n))
 
     def _close_artifact(self, n: int) -> None:
         done, self._artifact = self._artifact, None
@@ -228,7 +236,17 @@ class _Taking:
         if self._log is None or self._log[0] != piece.run:
             self._close_log()
             self._log = piece.run, (self._logs / f"{run}.log").open("ab")
-        self._log[1].write(_content(piece))
+        self._log[1].write(self._content(piece, n))
+
+    def _content(self, piece: _Piece | _Blob, n: int) -> bytes:
+        if (piece.text is None) is (piece.base64 is None):
+            raise _strange(self._path, n, "its bytes are neither text nor base64")
+        if piece.text is not None:
+            return piece.text.encode()
+        try:
+            return base64.b64decode(piece.base64 or "", validate=True)
+        except ValueError as error:
+            raise _strange(self._path, n, str(error)) from error
 
     def _close_log(self) -> None:
         if self._log is not None:
@@ -237,18 +255,13 @@ class _Taking:
 
     def finish(self) -> None:
         self._close_artifact(self._n)
-        self._rows.finish()
+        try:
+            self._rows.finish(len(self._runs))
+        except BadRowError as error:
+            raise _strange(self._path, self._n, error.message) from error
 
     def close(self) -> None:
         self._close_log()
         if self._artifact is not None:
             self._artifact.close()
         self._rows.close()
-
-
-def _content(piece: _Piece) -> bytes:
-    return base64.b64decode(piece.base64) if piece.base64 is not None else (piece.text or "").encode()
-
-
-def _bytes(value: dict[str, str]) -> bytes:
-    return base64.b64decode(value["base64"]) if "base64" in value else value["text"].encode()

@@ -6,7 +6,7 @@ frozen in, and a Python module's file must have the frozen hash.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from interlock.decide.answers import JUDGE_SCHEMA
@@ -21,7 +21,7 @@ from interlock.driver.trees import TreeBook
 from interlock.errors import DispatchRefusedError
 from interlock.model import canon
 from interlock.model.events import Process
-from interlock.model.plan import Command, Engine, Plan, Prompt, PythonFunction, Target
+from interlock.model.plan import Child, Command, Engine, Plan, Prompt, PythonFunction, Target, Work
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step, Unit
 from interlock.model.secret import secret_texts
@@ -33,10 +33,11 @@ class ModuleChangedError(Exception):
 
 
 class JobBook:
-    """Builds requests; one per driver."""
+    """Builds requests of one run; `first` is the executor's number of its first step."""
 
-    def __init__(self, snap: Snapshot, *, examine: bool = True) -> None:
+    def __init__(self, snap: Snapshot, *, first: int = 0, examine: bool = True) -> None:
         self._snap = snap
+        self._first = first
         self._examine = examine
         self._plan: Plan = snap.plan
         self._shared: dict[int, Shared] = {}
@@ -44,7 +45,10 @@ class JobBook:
         self._checked: set[tuple[int, str]] = set()
         self._notices: list[str] = []
         self._trees = TreeBook(snap)
-        secrets = secret_texts((param.name for param in snap.plan.params if param.secret), snap.run.params)
+        self._prefix = "" if snap.above is None else f"{snap.run.id}/"
+        texts = dict.fromkeys(text for level in snap.levels for text in _secrets(level))
+        secrets = tuple(texts)
+        self._hidden = secrets if snap.above is not None else ()
         self._hide: Callable[[bytes], bytes] = PatternRedactor(secrets).json if secrets else bytes
 
     def job(self, step: Step, unit: Unit) -> Job:
@@ -60,7 +64,17 @@ class JobBook:
             self._jobs[key] = job
         return job
 
-    def request(self, job: Job, step: Step, unit: Unit, number: int, dispatch: str, process: Process | None) -> Request:
+    def request(
+        self,
+        job: Job,
+        step: Step,
+        unit: Unit,
+        number: int,
+        dispatch: str,
+        process: Process | None,
+        *,
+        ahead: bool = False,
+    ) -> Request:
         """Return the request of the unit's next attempt."""
         asked = unit if unit.kind != "probe" else step.units[int(unit.subject or 0)]
         session = self._session(step, unit)
@@ -79,6 +93,7 @@ class JobBook:
             item_json=unit.item,
             index=unit.index,
             process=process,
+            ahead=ahead,
             prompt=text,
             cold_prompt=None if cold == text else cold,
             session=session,
@@ -124,10 +139,12 @@ class JobBook:
             context = self._shared[step.index] = shared(self._snap, spec)
         asking = unit.kind != "work"
         return Job(
-            key=f"{spec.id}/{unit.kind}/r{unit.round}/l{unit.loop}" + (f"/{unit.ordinal}" if asking else ""),
+            key=self._prefix
+            + f"{spec.id}/{unit.kind}/r{unit.round}/l{unit.loop}"
+            + (f"/{unit.ordinal}" if asking else ""),
             run_id=self._snap.run.id,
             step_id=spec.id,
-            step=step.index,
+            step=self._first + step.index,
             target=_target(spec, unit),
             call=_call(self._plan, spec, unit),
             shell=self._plan.shell.argv if self._plan.shell else (),
@@ -135,6 +152,7 @@ class JobBook:
             inputs_json=context.inputs_json,
             artifact_json=self._artifact(step, spec, unit) if unit.kind in ("gate", "judge") else None,
             env=self._env(spec, unit),
+            hidden=self._hidden,
             cwd=str(Path(self._plan.project.root, spec.cwd)),
             timeout_ms=spec.timeout_ms,
             idle_timeout_ms=spec.idle_timeout_ms,
@@ -247,7 +265,11 @@ def _counts(step: Step, unit: Unit) -> str:
     return f"Units: {len(step.work)} in all, " + ", ".join(parts) + "."
 
 
-def _target(spec: PlanStep, unit: Unit) -> Target:
+def _secrets(snap: Snapshot) -> Iterable[tuple[str, str]]:
+    return secret_texts((param.name for param in snap.plan.params if param.secret), snap.run.params)
+
+
+def _target(spec: PlanStep, unit: Unit) -> Work:
     found: Target | None
     if unit.kind == "gate":
         found = spec.gate.check if spec.gate else None
@@ -259,6 +281,6 @@ def _target(spec: PlanStep, unit: Unit) -> Target:
         found = Prompt(text=spec.gate.judge.rubric, engine=spec.gate.judge.engine, model=spec.gate.judge.model)
     else:
         found = spec.target
-    if found is None:
+    if found is None or isinstance(found, Child):
         raise RuntimeError(f"unit {unit.id} has nothing to dispatch")
     return found

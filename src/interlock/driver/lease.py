@@ -8,7 +8,6 @@ that claims more than twice the term is bogus. No command is ever needed to unlo
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
@@ -62,7 +61,7 @@ def fresh(run_id: str, term: int, host: Host, clock: Clock) -> Lease:
     now, boot = clock.wall_ms(), clock.boot_ms()
     return Lease(
         run_id=run_id,
-        holder=secrets.token_hex(8),
+        holder=os.urandom(8).hex(),
         term=term,
         pid=host.process.pid,
         start_ticks=host.process.start_ticks,

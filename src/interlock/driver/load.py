@@ -30,9 +30,14 @@ def run_info(row: RunRow) -> RunInfo:
     )
 
 
-def restore(plan: Plan, loaded: Loaded, units: Iterable[UnitRow]) -> tuple[Snapshot, dict[tuple[int, int], str]]:
-    """Rebuild the snapshot; also return the recorded input hash of each completed work unit of an open step."""
-    snap = Snapshot(plan, run_info(loaded.run))
+def restore(
+    plan: Plan, loaded: Loaded, units: Iterable[UnitRow], above: Snapshot | None = None
+) -> tuple[Snapshot, dict[tuple[int, int], str]]:
+    """Rebuild the snapshot; also return the recorded input hash of each completed work unit of an open step.
+
+    What a child used is counted in the runs above it already; what it has in flight is added to theirs.
+    """
+    snap = Snapshot(plan, run_info(loaded.run), above)
     snap.dispatched, snap.tokens, snap.cost_usd = loaded.dispatched, loaded.tokens, loaded.cost_usd
     snap.raised, snap.accepted, snap.noticed = dict(loaded.raised), dict(loaded.accepted), set(loaded.notices)
     snap.parked, snap.granted = dict(loaded.parked), dict(loaded.granted)
@@ -77,6 +82,9 @@ def _add(snap: Snapshot, step: Step, row: UnitRow) -> None:
         unit.dispatch = row.dispatch
         step.running[unit.ordinal] = unit
         snap.running += 1
+        if not step.child or unit.kind != "work":
+            for level in snap.levels:
+                level.busy += 1
 
 
 def _prompts(snap: Snapshot, loaded: Loaded) -> None:
@@ -84,7 +92,8 @@ def _prompts(snap: Snapshot, loaded: Loaded) -> None:
     snap.sessions = dict(loaded.sessions)
     for attempt in loaded.open:
         snap.steps[attempt.step].units[attempt.unit].reserve_tokens = attempt.reserve_tokens
-        snap.reserved_tokens += attempt.reserve_tokens
+        for level in snap.levels:
+            level.reserved_tokens += attempt.reserve_tokens
     for seen in reversed(loaded.usage_seen):
         snap.usage_seen.setdefault(seen.engine, []).append(seen.input_tokens + seen.output_tokens)
         if seen.cost_usd is not None:

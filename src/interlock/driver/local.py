@@ -11,7 +11,7 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +21,7 @@ from interlock.dispatch.isolated import Isolation
 from interlock.dispatch.leftovers import end_strays
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import Marker, step_of
+from interlock.dispatch.nursery import Pump
 from interlock.dispatch.open_files import OF_A_COMMAND, OF_A_PROMPT, OpenFiles
 from interlock.dispatch.process import CommandRunner
 from interlock.dispatch.python import PythonPool
@@ -29,8 +30,9 @@ from interlock.dispatch.reaper import Reaper
 from interlock.dispatch.reaper_main import sweep
 from interlock.dispatch.redact_base import ResolvedEnv
 from interlock.errors import DispatchRefusedError
+from interlock.model.actions import Ahead
 from interlock.model.events import Process
-from interlock.model.plan import PythonFunction
+from interlock.model.plan import Plan, PythonFunction, Step
 
 if TYPE_CHECKING:
     from interlock.dispatch.prompt_runner import PromptRunner
@@ -42,6 +44,9 @@ _GATHER_MS: Final = 1
 _GATHER_FROM: Final = 4
 """In flight: below, one commit for each outcome costs less than waiting for company."""
 _GATHER_SHARE: Final = 0.75
+_GATHER_MOST: Final = 128
+"""More in one commit saves little, and what waits in line is not worth waiting for."""
+_BIRTH_S: Final = 0.004
 
 
 class LocalExecutor:
@@ -92,6 +97,7 @@ class LocalExecutor:
             environ=environ,
             reaper=self._reaper,
             isolation=self._isolation,
+            pump=Pump(self._poller, self._ready.append, lambda: self._post(_nothing)),
         )
         self._files = OpenFiles()
         self._pool = PythonPool(
@@ -104,15 +110,30 @@ class LocalExecutor:
             post=self._post,
         )
 
-    def capacity(self, job: Job, wanted: int) -> list[Process | None]:
+    def capacity(self, job: Job, wanted: int, ahead: int = 0) -> list[Process | None]:
         """Offer warm workers for a Python function, new processes for all else as long as there are files for them."""
-        if wanted <= 0:
+        if wanted + ahead <= 0:
             return []
         if not _is_function(job):
             return [None] * self._places(wanted, OF_A_COMMAND if job.call is None else OF_A_PROMPT)
         self._reaper.start()
         self._used_python = True
-        return self._pool.offer(wanted)
+        return self._pool.offer(job, wanted, ahead)
+
+    def ahead(self, run_id: str) -> dict[int, Ahead]:
+        """Python functions may wait in line behind quick ones."""
+        return self._pool.ahead(run_id)
+
+    def recall(self, run_id: str) -> None:
+        """Give back what waits in line."""
+        self._pool.recall(run_id)
+
+    def prepare(self, plan: Plan, ended: Collection[str]) -> None:
+        """Start the interpreter for a step that wants it at once: it comes up while the first units are journaled."""
+        if any(_is_next(spec, ended) for spec in plan.steps):
+            self._reaper.start()
+            self._used_python = True
+            self._pool.prepare()
 
     def _places(self, wanted: int, each: int) -> int:
         """Return how many more attempts that open `each` files may begin, and count them as offered."""
@@ -159,6 +180,9 @@ class LocalExecutor:
     def wait(self, timeout_s: float | None) -> list[Report]:
         """Return what has happened. Many short units in flight are gathered, for fewer and bigger commits."""
         until = None if timeout_s is None else time.monotonic() + timeout_s
+        self._pool.go_on()
+        # the threads that start commands need the interpreter, and would have to take it from this one
+        self._commands.await_births(_BIRTH_S)
         while True:
             self._poll(0.0 if self._ready else until)
             if self._woken or self._ready or (until is not None and time.monotonic() >= until):
@@ -176,15 +200,18 @@ class LocalExecutor:
         total = len(self._ready) + self._pool.in_flight
         if total < _GATHER_FROM:
             return
+        enough = min(_GATHER_MOST, total * _GATHER_SHARE)
         before = 0
-        while before < len(self._ready) < total * _GATHER_SHARE:
+        while before < len(self._ready) < enough:
             before = len(self._ready)
             self._poll(time.monotonic() + _GATHER_S)
 
     def _poll(self, until: float | None) -> None:
         """Handle what is there, waiting until something is, or the earlier of `until` and the pool's next tick."""
         now = time.monotonic()
-        due = self._pool.next_tick if until is None else min(until, self._pool.next_tick)
+        due = min(self._pool.next_tick, self._commands.next_tick)
+        if until is not None:
+            due = min(due, until)
         events = self._poller.poll(None if due == float("inf") else max(0.0, due - now), _EVENTS)
         now_ms = time.time_ns() // 1_000_000
         sockets = self._pool.sockets
@@ -194,12 +221,13 @@ class LocalExecutor:
                 answers.append((fd, mask))
             elif fd == self._event:
                 self._take_posted()
-            else:
+            elif not self._commands.on_event(fd):
                 self._pool.on_handler(fd)
         for fd, mask in answers:
             peer = sockets.get(fd)
             if peer is not None:
                 self._pool.on_socket(peer, mask, now_ms)
+        self._commands.tick(time.monotonic())
         if self._pool.next_tick <= now or not events:
             self._pool.tick(time.monotonic())
 
@@ -234,14 +262,18 @@ class LocalExecutor:
             self._prompts.cancel(dispatches, grace_s)
         self._pool.cancel(None if dispatches is None else frozenset(dispatches), grace_s)
 
-    def tidy(self, step: int) -> None:
-        """End what the step's attempts left running outside of their groups."""
-        for key in self._command_jobs.pop(step, ()):
-            self._commands.end_strays(key)
-        if step in self._python_steps:
-            self._python_steps.discard(step)
-            end_strays(self._marker, lambda dispatch: step_of(dispatch) == step)
-        self._isolation.tidy(step)
+    def tidy(self, steps: Collection[int]) -> None:
+        """End what the steps' attempts left running outside of their groups."""
+        for step in steps:
+            for key in self._command_jobs.pop(step, ()):
+                self._commands.end_strays(key)
+        called = self._python_steps.intersection(steps)
+        if called:
+            self._python_steps -= called
+            # one look at all processes for all of them: it costs more than most steps of a function
+            end_strays(self._marker, lambda dispatch: step_of(dispatch) in called)
+        for step in steps:
+            self._isolation.tidy(step)
 
     def wake(self) -> None:
         """Make `wait` return."""
@@ -268,8 +300,18 @@ class LocalExecutor:
             os.close(self._event)
 
 
+def _nothing() -> None:
+    """What is posted to be noticed."""
+
+
 def _is_function(job: Job) -> bool:
     return job.call is None and isinstance(job.target, PythonFunction)
+
+
+def _is_next(spec: Step, ended: Collection[str]) -> bool:
+    return (
+        isinstance(spec.target, PythonFunction) and spec.id not in ended and all(name in ended for name in spec.needs)
+    )
 
 
 def _no_engine(name: str) -> EngineSettings:

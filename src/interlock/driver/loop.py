@@ -9,41 +9,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any, Final
-
-import msgspec
+from itertools import groupby
+from typing import Final
 
 from interlock.decide import requests as asked
-from interlock.decide.budget import ceiling, reservation
+from interlock.decide.budget import ceiling
 from interlock.decide.next import next_actions
-from interlock.decide.now import Now
 from interlock.decide.schedule import next_due
 from interlock.decide.values import UnresolvedError
-from interlock.dispatch.base import Request
+from interlock.dispatch.base import Report, Request
 from interlock.dispatch.markers import dispatch_id
 from interlock.driver.clock import Clock
 from interlock.driver.executor import Executor
-from interlock.driver.jobs import JobBook, ModuleChangedError
+from interlock.driver.family import Family, Opening, Revive
+from interlock.driver.jobs import ModuleChangedError
 from interlock.driver.lease import RENEW_MS, held_error, renewed
+from interlock.driver.member import OVER, Member, Moment, Place, ended_steps
 from interlock.driver.record import recorded
 from interlock.errors import InterlockError, StoreError
 from interlock.model import events as ev
 from interlock.model.actions import Dispatch
-from interlock.model.run import Lease, Snapshot, Step, Unit
-from interlock.model.states import STEP_ENDED, RunState, StepState
-from interlock.store.base import Store
+from interlock.model.run import Lease, Snapshot, Step
+from interlock.model.states import RunState
+from interlock.store.base import RequestRow, Store
+from interlock.store.births import Below
 
 POLL_MS: Final = 500
 GRACE_S: Final = 5.0
 _REFUSED: Final = "the end of attempt {} of run {} was not recorded: another driver had closed the attempt before"
-_OVER: Final = frozenset({RunState.COMPLETED, RunState.ABANDONED})
-"""What nobody can ask anything of any more."""
 
-Opening = Callable[[Snapshot, Now], Sequence[ev.Event]]
 Observer = Callable[[Sequence[ev.Event], Snapshot], None]
 
 
-_Placed = tuple[Request, Step, Unit]
+_Placed = tuple[Request, Place]
 
 
 class Stop(Enum):
@@ -56,7 +54,7 @@ class Stop(Enum):
 
 
 class Loop:
-    """Drives one run to where nothing can move, or until it is stopped."""
+    """Drives one run, and those below it, to where nothing can move, or until it is stopped."""
 
     def __init__(  # noqa: PLR0913 - all by name
         self,
@@ -69,6 +67,8 @@ class Loop:
         observe: Observer,
         map_concurrency: int,
         timeout_ms: int | None = None,
+        revive: Revive,
+        forked_from: str | None = None,
         examine: bool = True,
     ) -> None:
         self._snap = snap
@@ -78,11 +78,10 @@ class Loop:
         self._clock = clock
         self._observe = observe
         self._map_concurrency = map_concurrency
-        self._jobs = JobBook(snap, examine=examine)
-        self._inflight: dict[str, tuple[Step, Unit]] = {}
+        self._inflight: dict[str, Place] = {}
         self._counter = 0
         self._began_ms = clock.monotonic_ms()
-        self._driven_before = snap.run.driven_ms
+        self._family = Family(snap, store, revive, forked_from, began_ms=self._began_ms, examine=examine)
         self._began_boot = self._renewed_boot = clock.boot_ms()
         self._began_wall = clock.wall_ms()
         self._polled_ms = self._began_ms
@@ -99,30 +98,38 @@ class Loop:
         self._signals += 1
         self._executor.wake()
 
-    def drive(self, openings: Sequence[Opening], *, settle_only: bool = False) -> None:
+    def drive(self, openings: Sequence[Opening], *, first: Sequence[Opening] = (), settle_only: bool = False) -> None:
         """Run until nothing can move, or all children have ended after a stop.
 
-        `openings` say what changes before the first decision, each looking at what the one before left.
-        `settle_only` applies them and open requests, and dispatches nothing.
+        `first` is for this run; then `openings` say what changes in it and in those below it before the first decision,
+        each looking at what the one before left. `settle_only` applies them and open requests, and dispatches nothing.
         """
-        pending: list[ev.Event] = []
-        for opening in openings:
-            self._add(pending, opening(self._snap, self._now()))
-        self._answer_requests(pending)
+        for opening in first:
+            self._family.root.add(opening(self._snap, self._family.root.now(self._moment())))
+        self._family.load(self._moment())
+        for member in reversed([*self._family]):
+            for opening in openings:
+                member.add(opening(member.snap, member.now(self._moment())))
+        self._family.settle(self._moment())
+        self._answer_requests()
         if settle_only:
-            self._part(pending)
-            self._commit(pending, [])
+            self._family.settle(self._moment())
+            self._part()
+            self._commit([])
             return
         while True:
-            requests = self._plan_turn(pending)
-            self._commit(pending, requests)
+            requests = self._plan_turn()
+            self._commit(requests)
             if self._over():
                 return
             reports = self._executor.wait(self._wait_s())
-            pending = []
-            for event in recorded(self._snap, self._inflight, reports, self._clock.wall_ms(), self._steady_ms()):
-                self._add(pending, (event,))
-            self._look_around(pending)
+            self._record(reports)
+            self._look_around()
+
+    def _record(self, reports: Sequence[Report]) -> None:
+        wall_ms, steady_ms = self._clock.wall_ms(), self._steady_ms()
+        for member, event in recorded(self._family, self._inflight, reports, wall_ms, steady_ms):
+            member.add((event,))
 
     @property
     def lease(self) -> Lease:
@@ -131,127 +138,111 @@ class Loop:
 
     # what is next
 
-    def _plan_turn(self, pending: list[ev.Event]) -> list[_Placed]:
+    def _plan_turn(self) -> list[_Placed]:
         requests: list[_Placed] = []
-        while self.stop is None:
-            now = self._now()
-            self._planned_at = now.at
-            actions = next_actions(self._snap, now)
+        moved = True
+        while moved and self.stop is None:
+            moved = False
+            moment = self._moment()
+            self._planned_at = moment.at
+            self._family.wake(moment)
+            for member in [*self._family]:
+                moved |= self._plan(member, requests)
+            moved |= self._family.end_stopped(moment)
+            moved |= self._family.settle(moment)
+        if self.stop is Stop.ERROR and requests:
+            # what will not start is not journaled: an external effect would be held for possibly done
+            self._family.drop_reservations()
+        if not self._inflight:
+            self._part()
+        return requests
+
+    def _plan(self, member: Member, requests: list[_Placed]) -> bool:
+        """Decide what is next in one run until there is nothing more; tell whether a child run was opened."""
+        opened = False
+        run_id = member.snap.run.id
+        while self.stop is None and member.stopped_by() is None:
+            actions = next_actions(member.snap, member.now(self._moment(), self._executor.ahead(run_id)))
             dispatches: list[Dispatch] = []
             for action in actions:
                 if isinstance(action, Dispatch):
                     dispatches.append(action)
                 else:
-                    self._add(pending, (action,))
-            blocked = self._reserve(dispatches, pending, requests)
+                    member.add((action,))
+            blocked = False
+            for step, group in _by_step(member.snap, dispatches):
+                if step.child and step.units[group[0].unit].kind == "work":
+                    opened = True
+                    self._open(member, step, group)
+                else:
+                    blocked |= self._reserve(member, step, group, requests)
             if len(dispatches) == len(actions) and not blocked:
                 break
-        if self.stop is Stop.ERROR and requests:
-            # what will not start is not journaled: an external effect would be held for possibly done
-            pending[:] = [event for event in pending if not isinstance(event, ev.AttemptReserved)]
-        if not self._inflight:
-            self._part(pending)
-        return requests
+        return opened
 
-    def _part(self, pending: list[ev.Event]) -> None:
+    def _part(self) -> None:
         """Journal how a stopped run is left, once its children have ended."""
+        moment = self._moment()
         if self.stop is Stop.ABANDON:
-            self._add(pending, asked.abandon(self._snap, self._now()))
-            self._close_requests(pending)
-        elif self.stop is Stop.INTERRUPT and self._snap.run.state is RunState.ACTIVE:
-            moved = ev.RunMoved(
-                at=self._clock.wall_ms(), state=RunState.ACTIVE, reason="interrupted", driven_ms=self.driven_ms()
-            )
-            self._add(pending, (moved,))
+            self._family.abandon(moment)
+            self._family.root.add(asked.abandon(self._snap, self._family.root.now(moment)))
+            self._close_requests()
+        elif self.stop is Stop.INTERRUPT:
+            for member in self._family:
+                member.interrupted(moment)
 
-    def _reserve(self, dispatches: list[Dispatch], pending: list[ev.Event], requests: list[_Placed]) -> bool:
-        """Reserve what there is place for; tell whether a step was blocked, so that there is more to decide."""
-        start, blocked = 0, False
-        while start < len(dispatches) and self.stop is None:
-            step = self._snap.steps[dispatches[start].step]
-            end = start + 1
-            while end < len(dispatches) and dispatches[end].step == step.index:
-                end += 1
-            units = [step.units[d.unit] for d in dispatches[start:end]]
+    def _open(self, member: Member, step: Step, dispatches: list[Dispatch]) -> None:
+        for dispatch in dispatches:
             try:
-                self._reserve_step(step, units, pending, requests)
-            except ModuleChangedError as error:
-                self._block(step, "module_changed", str(error), pending)
-                blocked = True
-            except (InterlockError, UnresolvedError) as error:
-                self._fail(error if isinstance(error, InterlockError) else InterlockError("internal", str(error)))
-            start = end
-        return blocked
+                place = Place(member, step, step.units[dispatch.unit])
+                self._family.open(place, self._dispatch_id(member, step), self._moment())
+            except InterlockError as error:
+                self._fail(error)
+                return
 
-    def _reserve_step(self, step: Step, units: list[Unit], pending: list[ev.Event], requests: list[_Placed]) -> None:
-        jobs = [self._jobs.job(step, unit) for unit in units]
-        places = self._executor.capacity(jobs[0], len(units))
+    def _dispatch_id(self, member: Member, step: Step) -> str:
+        self._counter += 1
+        return dispatch_id(self._lease.holder, member.first + step.index, self._counter)
+
+    def _reserve(self, member: Member, step: Step, dispatches: list[Dispatch], requests: list[_Placed]) -> bool:
+        """Reserve what there is place for; tell whether the step was blocked, so that there is more to decide."""
+        if self.stop is not None:
+            return False
         at = self._clock.wall_ms()
-        reserve = reservation(self._snap, self._snap.plan.steps[step.index], units[0].kind)
-        for unit, job, process in zip(units, jobs, places, strict=False):
-            self._counter += 1
-            dispatch = dispatch_id(self._lease.holder, step.index, self._counter)
-            number = unit.attempt + 1
-            request = self._jobs.request(job, step, unit, number, dispatch, process)
-            tree = request.worktree
-            event = ev.AttemptReserved(
-                at=at,
-                step=step.index,
-                unit=unit.ordinal,
-                number=number,
-                dispatch=dispatch,
-                process=process,
-                engine=job.call.engine if job.call else None,
-                model=job.call.model if job.call else None,
-                reserve_tokens=reserve,
-                worktree=None if tree is None else tree.path,
-                base=None if tree is None else tree.commit,
-            )
-            requests.append((request, step, unit))
-            self._add(pending, (event,))
-        for text in self._jobs.take_notices():
-            if text not in self._snap.noticed:
-                self._add(pending, (ev.Notice(at=at, code=text, text=text),))
-
-    def _block(self, step: Step, reason: str, detail: str, pending: list[ev.Event]) -> None:
-        moved = ev.StepMoved(
-            at=self._clock.wall_ms(),
-            step=step.index,
-            state=StepState.BLOCKED,
-            reason=reason,
-            detail=detail,
-            round=step.round,
-            loop=step.loop,
-        )
-        self._add(pending, (moved,))
+        try:
+            ids = [self._dispatch_id(member, step) for _ in dispatches]
+            requests += member.reserve(step, dispatches, self._executor, ids, at)
+        except ModuleChangedError as error:
+            member.block(step, "module_changed", str(error), at)
+            return True
+        except (InterlockError, UnresolvedError) as error:
+            self._fail(error if isinstance(error, InterlockError) else InterlockError("internal", str(error)))
+        return False
 
     # the journal
 
-    def _add(self, pending: list[ev.Event], events: Sequence[ev.Event]) -> None:
-        for event in events:
-            self._snap.apply(event)
-            pending.append(event)
-
-    def _commit(self, pending: list[ev.Event], requests: list[_Placed]) -> None:
-        if not pending:
+    def _commit(self, requests: list[_Placed]) -> None:
+        taken, told = self._family.take(), self._family.tell()
+        if not taken[0][1].events and len(taken) == 1:
             return
+        parts = [part for _, part in taken]
         try:
-            done = self._store.commit(self._lease, pending)
+            done = self._store.commit(self._lease, parts[0].events, parts[1:])
         except StoreError as error:
             self._fail(error)
-            self._spool(pending)
+            self._spool(taken)
             return
         self._warn(done.refused)
         if done.lost:
             self._lose()
             return
         if requests and self.stop is None and self._still_ours():
-            self._inflight.update({request.dispatch: (step, unit) for request, step, unit in requests})
-            self._executor.start([request for request, _, _ in requests])
-        for event in pending:
-            if type(event) is ev.StepMoved and event.state in STEP_ENDED:
-                self._executor.tidy(event.step)
-        self._observe(pending, self._snap)
+            self._inflight.update({request.dispatch: place for request, place in requests})
+            self._executor.start([request for request, _ in requests])
+        if ended := ended_steps(told):
+            self._executor.tidy(ended)
+        for member, events in told:
+            self._observe(events, member.snap)
 
     def _warn(self, refused: Sequence[str]) -> None:
         """Tell of ends that came too late; the journal has another end of theirs, so it is not the place."""
@@ -262,39 +253,50 @@ class Loop:
         if told:
             self._observe(told, self._snap)
 
-    def _spool(self, pending: Sequence[ev.Event]) -> None:
-        finished = [event for event in pending if isinstance(event, ev.AttemptFinished)]
-        if not finished:
-            return
-        try:
-            self._store.spool(self._snap.run.id, finished)
-        except StoreError:
-            # nothing can be written at all: the attempts stay open and the next driver closes them as lost
-            self._observe(finished, self._snap)
+    def _spool(self, taken: Sequence[tuple[Member, Below]]) -> None:
+        for member, part in taken:
+            finished = [event for event in part.events if isinstance(event, ev.AttemptFinished)]
+            if not finished:
+                continue
+            try:
+                self._store.spool(part.run_id, finished)
+            except StoreError:
+                # nothing can be written at all: the attempts stay open and the next driver closes them as lost
+                self._observe(finished, member.snap)
 
     # time, people, signals
 
-    def _look_around(self, pending: list[ev.Event]) -> None:
+    def _look_around(self) -> None:
         if self._signals > self._signals_seen:
             self._signals_seen = self._signals
             self._halt(Stop.INTERRUPT, GRACE_S if self._signals == 1 else 0.0)
+        for member in self._family:
+            if member.snap.halted is not None or member.stopped_by() is not None:
+                self._executor.recall(member.snap.run.id)
         now = self._clock.monotonic_ms()
         if self._deadline_ms is not None and now >= self._deadline_ms and self.stop is None:
             self._halt(Stop.INTERRUPT, GRACE_S)
+        self._expire()
         if self._clock.boot_ms() - self._renewed_boot >= RENEW_MS:
-            self._renew(pending)
+            self._renew()
         if now - self._polled_ms >= POLL_MS and self.stop in (None, Stop.INTERRUPT):
             self._polled_ms = now
-            self._answer_requests(pending)
+            self._answer_requests()
+
+    def _expire(self) -> None:
+        """End the work of child runs whose time is over."""
+        for member in self._family.expire(self._moment()):
+            doomed = self._family.below(member)
+            self._executor.cancel([dispatch for dispatch, at in self._inflight.items() if at.member in doomed], GRACE_S)
 
     def _still_ours(self) -> bool:
         """Look again after a pause between commit and start: another driver may have taken over meanwhile."""
         if self._clock.boot_ms() < self._lease.expires_boot_ms:
             return True
-        self._renew([])
+        self._renew()
         return self.stop is None
 
-    def _renew(self, pending: list[ev.Event]) -> None:
+    def _renew(self) -> None:
         if self.stop is Stop.LEASE_LOST:
             return
         lease = renewed(self._lease, self._clock)
@@ -308,35 +310,37 @@ class Loop:
             self._lose()
             return
         self._lease, self._renewed_boot = lease, self._clock.boot_ms()
-        run = self._snap.run
-        if self.stop is None and run.state is RunState.ACTIVE and ceiling(self._snap, "max_duration_ms") is not None:
-            # driven time that is not journaled would be lost with a killed driver
-            self._add(pending, (ev.RunMoved(at=self._clock.wall_ms(), state=run.state, driven_ms=self.driven_ms()),))
+        if self.stop is None:
+            for member in self._family:
+                self._note_time(member)
 
-    def _answer_requests(self, pending: list[ev.Event]) -> None:
-        try:
-            found = self._store.requests(self._snap.run.id)
-        except StoreError:
-            return
-        for row in found:
-            if row.id in self._requests:
-                continue
-            if row.kind == "abandon" and self._snap.run.state not in _OVER:
-                self._requests.append(row.id)
-                self._halt(Stop.ABANDON, GRACE_S)
-                continue
-            if self._snap.run.state in _OVER:
-                reply = asked.Answer((), f"the run is {self._snap.run.state}")
-            else:
-                payload: dict[str, Any] = msgspec.json.decode(row.payload_json)
-                reply = asked.answer(self._snap, row.kind, payload, self._now())
-            self._add(pending, reply.events)
-            self._add(pending, (ev.RequestApplied(at=self._clock.wall_ms(), request=row.id, outcome=reply.outcome),))
+    def _note_time(self, member: Member) -> None:
+        """Journal driven time that a ceiling is for: with a killed driver it would be lost."""
+        run = member.snap.run
+        if run.state is RunState.ACTIVE and ceiling(member.snap, "max_duration_ms") is not None:
+            driven_ms = member.driven_ms(self._clock.monotonic_ms())
+            member.add((ev.RunMoved(at=self._clock.wall_ms(), state=run.state, driven_ms=driven_ms),))
 
-    def _close_requests(self, pending: list[ev.Event]) -> None:
+    def _answer_requests(self) -> None:
+        for member in self._family:
+            try:
+                found = self._store.requests(member.snap.run.id) if member.born is None else []
+            except StoreError:
+                return
+            for row in found:
+                if row.id not in self._requests:
+                    self._answer(member, row)
+
+    def _answer(self, member: Member, row: RequestRow) -> None:
+        if row.kind == "abandon" and member is self._family.root and self._snap.run.state not in OVER:
+            self._requests.append(row.id)
+            self._halt(Stop.ABANDON, GRACE_S)
+        else:
+            member.answer(row, self._moment())
+
+    def _close_requests(self) -> None:
         at = self._clock.wall_ms()
-        for request in self._requests:
-            self._add(pending, (ev.RequestApplied(at=at, request=request, outcome="applied"),))
+        self._family.root.add([ev.RequestApplied(at=at, request=one, outcome="applied") for one in self._requests])
         self._requests = []
 
     # stopping
@@ -368,22 +372,28 @@ class Loop:
             return False
         return self.stop is not None or self._snap.run.state is not RunState.ACTIVE
 
-    def _now(self) -> Now:
-        return Now(at=self._steady_ms(), driven_ms=self.driven_ms(), map_concurrency=self._map_concurrency)
+    def _moment(self) -> Moment:
+        wall_ms, monotonic_ms = self._clock.wall_ms(), self._clock.monotonic_ms()
+        return Moment(self._steady_ms(), wall_ms, monotonic_ms, self._map_concurrency)
 
     def _steady_ms(self) -> int:
         """The wall clock of this driver's beginning, moved on by the boot clock: backoff knows no clock jumps."""
         return self._began_wall + self._clock.boot_ms() - self._began_boot
 
-    def driven_ms(self) -> int:
-        """Milliseconds this run has been driven, over all its drivers."""
-        return self._driven_before + self._clock.monotonic_ms() - self._began_ms
-
     def _wait_s(self) -> float:
-        ms = POLL_MS
-        due = next_due(self._snap, self._planned_at) if self.stop is None else None
-        if due is not None:
-            ms = min(ms, max(0, due - self._steady_ms()))
-        if self._deadline_ms is not None and self.stop is None:
-            ms = min(ms, max(0, self._deadline_ms - self._clock.monotonic_ms()))
-        return ms / 1000
+        if self.stop is not None:
+            return POLL_MS / 1000
+        due = [next_due(member.snap, self._planned_at) for member in self._family]
+        due.append(self._family.next_wake())
+        waits = [at - self._steady_ms() for at in due if at is not None]
+        waits += [at - self._clock.monotonic_ms() for at in self._deadlines() if at is not None]
+        return min([POLL_MS, *(max(0, ms) for ms in waits)]) / 1000
+
+    def _deadlines(self) -> list[int | None]:
+        return [self._deadline_ms, *(member.deadline_ms for member in self._family)]
+
+
+def _by_step(snap: Snapshot, dispatches: Sequence[Dispatch]) -> list[tuple[Step, list[Dispatch]]]:
+    """Gather dispatches of one step, which come one after the other."""
+    grouped = groupby(dispatches, key=lambda dispatch: dispatch.step)
+    return [(snap.steps[index], list(group)) for index, group in grouped]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from interlock.decide.now import Now
+from interlock.driver.family import Opening
 from interlock.driver.jobs import module_hash
-from interlock.driver.loop import Opening
 from interlock.model import events as ev
 from interlock.model.plan import PythonFunction
 from interlock.model.run import Snapshot
@@ -17,6 +17,8 @@ def first_notices(journal: str) -> Opening:
     """Return what tells what the plan has to say, and what was found when the journal was opened."""
 
     def opening(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
+        if snap.above is not None:
+            return []
         told = [(f"plan:{n}", text) for n, text in enumerate(snap.plan.notices)]
         told += [("journal", journal)] if journal else []
         return [ev.Notice(at=now.at, code=code, text=text) for code, text in told]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,3 +36,15 @@ def read_params(file: Path | None, params: Sequence[Param]) -> Mapping[str, Any]
     from interlock.plan.params import parse_params_file  # noqa: PLC0415 - heavy: YAML
 
     return parse_params_file(data, str(file), params)
+
+
+@contextmanager
+def explaining_recorded(run_id: str) -> Iterator[None]:
+    """Say of values that don't fit where they may come from: nobody typed what a run brings along."""
+    try:
+        yield
+    except UsageError as error:
+        if error.code != "invalid-params" or error.hint:
+            raise
+        hint = f"parameters are those of run {run_id} where none are given; give another value with -p NAME=VALUE"
+        raise UsageError(error.code, error.message, hint) from error

@@ -8,7 +8,6 @@ project by search, and what was passed over is said in `notices`; the state dire
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -151,7 +150,7 @@ def open_state(paths: ProjectPaths) -> str:
         state.mkdir(mode=0o700, exist_ok=True)
         _keep_private(state)
         _publish(state / ".gitignore", "*\n")
-        _publish(state / "id", secrets.token_hex(_ID_BYTES) + "\n")
+        _publish(state / "id", os.urandom(_ID_BYTES).hex() + "\n")
         paths.logs.mkdir(mode=0o700, exist_ok=True)
     except FileExistsError as error:
         raise StoreError(
@@ -183,7 +182,7 @@ def _publish(path: Path, text: str) -> None:
     """Write `path` whole unless it is there; of two writers the first wins and both see the same."""
     if path.exists():
         return
-    draft = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    draft = path.with_name(f"{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     try:
         with draft.open("x", encoding="utf-8") as stream:
             stream.write(text)

@@ -6,32 +6,45 @@ from collections.abc import Iterator, MutableMapping, Sequence
 
 from interlock.decide.outcome import record
 from interlock.dispatch.base import EnvAudit, Outcome, Report, Started
+from interlock.driver.family import Family
+from interlock.driver.member import Member, Place
 from interlock.model import events as ev
-from interlock.model.run import Snapshot, Step, Unit
+from interlock.model.run import Snapshot, Step
 
-Inflight = MutableMapping[str, tuple[Step, Unit]]
+Inflight = MutableMapping[str, Place]
 """Started attempts without an end, by dispatch id."""
 
 
 def recorded(
-    snap: Snapshot, inflight: Inflight, reports: Sequence[Report], wall_ms: int, steady_ms: int
-) -> Iterator[ev.Event]:
-    """Yield what the reports change; ended attempts leave `inflight`. Backoff counts from `steady_ms`."""
+    family: Family, inflight: Inflight, reports: Sequence[Report], wall_ms: int, steady_ms: int
+) -> Iterator[tuple[Member, ev.Event]]:
+    """Yield what the reports change, and in which run; ended attempts leave `inflight`. Backoff counts from `steady_ms`."""
     ended = {report.dispatch for report in reports if type(report) is Outcome}
     for report in reports:
         if type(report) is Outcome:
-            placed = inflight.pop(report.dispatch, None)
-            if placed is not None:
-                yield from record(snap, *placed, report, steady_ms)
-                yield from _notices(snap, report, placed[0], wall_ms)
+            place = inflight.pop(report.dispatch, None)
+            if place is not None:
+                member = place.member
+                for event in record(member.snap, place.step, place.unit, report, steady_ms):
+                    yield member, event
+                for event in _notices(member.snap, report, place.step, wall_ms):
+                    yield member, event
         elif type(report) is Started:
             if report.dispatch not in ended and report.dispatch in inflight:
-                yield _started(inflight, report, wall_ms)
+                place = inflight[report.dispatch]
+                yield place.member, _started(place, report, wall_ms)
         elif type(report) is EnvAudit:
-            yield ev.EnvResolved(at=wall_ms, step=report.step, names=report.names)
-            for text in report.warnings:
-                if f"env:{text}" not in snap.noticed:
-                    yield ev.Notice(at=wall_ms, code=f"env:{text}", text=text, step=report.step)
+            member = family.find(report.step)
+            for event in _audited(member, report, wall_ms):
+                yield member, event
+
+
+def _audited(member: Member, report: EnvAudit, wall_ms: int) -> Iterator[ev.Event]:
+    step = report.step - member.first
+    yield ev.EnvResolved(at=wall_ms, step=step, names=report.names)
+    for text in report.warnings:
+        if f"env:{text}" not in member.snap.noticed:
+            yield ev.Notice(at=wall_ms, code=f"env:{text}", text=text, step=step)
 
 
 def _notices(snap: Snapshot, ended: Outcome, step: Step, wall_ms: int) -> Iterator[ev.Event]:
@@ -41,13 +54,12 @@ def _notices(snap: Snapshot, ended: Outcome, step: Step, wall_ms: int) -> Iterat
             yield ev.Notice(at=wall_ms, code=text, text=text, step=step.index)
 
 
-def _started(inflight: Inflight, report: Started, wall_ms: int) -> ev.AttemptStarted:
-    step, unit = inflight[report.dispatch]
+def _started(place: Place, report: Started, wall_ms: int) -> ev.AttemptStarted:
     return ev.AttemptStarted(
         at=wall_ms,
-        step=step.index,
-        unit=unit.ordinal,
-        number=unit.attempt,
+        step=place.step.index,
+        unit=place.unit.ordinal,
+        number=place.unit.attempt,
         dispatch=report.dispatch,
         process=report.process,
     )

@@ -1,7 +1,8 @@
 """A recorded run as answers: for each unit, what its dispatches were answered, in order; and what people did.
 
 Read through the store's read verbs alone. Attempts that gave no answer (lost with their driver, aborted by a stop)
-are left out; where a person or a probe answered for a unit, that result is its answer.
+are left out; where a person or a probe answered for a unit, that result is its answer. In an export with hidden values
+a unit goes by the id that it has in a replay, since that sees the hidden item only.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from interlock.dispatch.base import Outcome, Request
+from interlock.driver.scrubbing import DIGEST_HIDDEN
 from interlock.errors import UsageError
+from interlock.model.canon import item_digest
 from interlock.model.plan import Plan, Prompt, PythonFunction
 from interlock.model.states import Reason
 from interlock.plan.freeze import thaw
@@ -46,6 +49,10 @@ class Recorded(Protocol):
 
     def approvals(self, run_id: str) -> list[ApprovalRow]:
         """What people said."""
+        ...
+
+    def artifact(self, run_id: str, step: int) -> bytes | None:
+        """The artifact of one step."""
         ...
 
     def events(self, run_id: str) -> list[EventRow]:
@@ -84,6 +91,14 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     loops: int = 0
 
 
+class TakenStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that a fork took as it was: no unit of it was dispatched, and its gate was not asked."""
+
+    row: StepRow
+    artifact: bytes | None
+    units: tuple[UnitRow, ...]
+
+
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
     """All of a recorded run that a replay looks at."""
 
@@ -93,28 +108,41 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     units: dict[str, Past]
     approvals: tuple[tuple[UnitRow, ApprovalRow], ...]
     turns: tuple[Turn, ...]
+    taken: tuple[TakenStep, ...] = ()
 
 
 def read_recording(store: Recorded, run_id: str) -> Recording:
     """Read a run that has stopped. Raises UsageError for one that may be driven now, PlanError for a damaged plan."""
     run = store.run(run_id)
     if run.state == "active":
-        raise UsageError(
-            "run-active", f"run {run_id} has not come to an end, so its record is not whole", f"interlock run {run_id}"
-        )
+        message = f"run {run_id} has not come to an end, so its record is not whole"
+        raise UsageError("run-active", message, f"drive it to its end first: interlock run {run_id}")
     plan_hash, plan_json = store.plan(run_id)
-    rows = list(store.units(run_id))
+    rows = [msgspec.structs.replace(row, id=_replayed_id(row)) for row in store.units(run_id)]
     told = _History(store.events(run_id))
     units = {row.id: Past(row=row, replies=_replies(store, run_id, row, told)) for row in rows}
+    steps = tuple(store.steps(run_id))
     places = {(row.step, row.ordinal): row for row in rows}
     return Recording(
         run=run,
         plan=thaw(plan_json, plan_hash, run_id),
-        steps=tuple(store.steps(run_id)),
+        steps=steps,
         units=units,
         approvals=tuple((places[said.step, said.unit], said) for said in store.approvals(run_id)),
         turns=tuple(told.turns),
+        taken=tuple(
+            TakenStep(
+                row=row,
+                artifact=store.artifact(run_id, row.step),
+                units=tuple(unit for unit in rows if unit.step == row.step),
+            )
+            for row in steps[: run.fork_step]
+        ),
     )
+
+
+def _replayed_id(row: UnitRow) -> str:
+    return row.id if row.item is None else DIGEST_HIDDEN.sub(":" + item_digest(row.item), row.id)
 
 
 class _History:
@@ -176,7 +204,11 @@ def outcome(recording: Recording, past: Past, number: int, request: Request, now
     if number >= len(past.replies):
         if number > len(past.replies) or row.state != "completed" or _completed(past):
             return None
-        return Outcome(dispatch=request.dispatch, status="ok", ended_at=now, **_output(recording, row, request))
+        # what a fork took over, a person or a probe answered has no attempt, so its exit code is what its verdict was
+        code = int(_verdict(row) == "reject") if row.kind in ("gate", "probe") else None
+        return Outcome(
+            dispatch=request.dispatch, status="ok", exit_code=code, ended_at=now, **_output(recording, row, request)
+        )
     reply = past.replies[number]
     attempt = reply.attempt
     shared: dict[str, Any] = {
@@ -199,6 +231,11 @@ def outcome(recording: Recording, past: Past, number: int, request: Request, now
         quota_until=reply.quota_until,
         **shared,
     )
+
+
+def _verdict(row: UnitRow) -> str | None:
+    said: str | None = row.verdict or msgspec.json.decode(row.result or b"{}").get("verdict")
+    return said
 
 
 def _completed(past: Past) -> bool:

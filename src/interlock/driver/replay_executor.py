@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
@@ -17,9 +17,11 @@ from interlock.decide.schedule import next_due
 from interlock.dispatch.base import Job, Outcome, Report, Request
 from interlock.driver.clock import StillClock
 from interlock.driver.recording import Past, Recording, outcome
-from interlock.driver.replay_faults import Fault
+from interlock.driver.replay_faults import Fault, place_of
 from interlock.model import canon
+from interlock.model.actions import Ahead
 from interlock.model.events import Event, Process
+from interlock.model.plan import Plan
 from interlock.model.run import Snapshot
 from interlock.model.states import Reason
 
@@ -62,9 +64,19 @@ class ReplayExecutor:
         """Keep the run in sight: what it waits for decides how far the clock may jump."""
         self._snap = snap
 
-    def capacity(self, job: Job, wanted: int) -> list[Process | None]:  # noqa: ARG002 - the protocol's
+    def prepare(self, plan: Plan, ended: Collection[str]) -> None:
+        """Nothing has to be set up here."""
+
+    def capacity(self, job: Job, wanted: int, ahead: int = 0) -> list[Process | None]:  # noqa: ARG002 - the protocol's
         """Offer all."""
         return [None] * wanted
+
+    def ahead(self, run_id: str) -> dict[int, Ahead]:  # noqa: ARG002 - the protocol's
+        """Nothing waits in line here."""
+        return {}
+
+    def recall(self, run_id: str) -> None:
+        """Nothing waits in line here."""
 
     def start(self, requests: list[Request]) -> None:
         """Look the answers up."""
@@ -102,7 +114,7 @@ class ReplayExecutor:
         heapq.heapify(kept)
         self._due = kept
 
-    def tidy(self, step: int) -> None:
+    def tidy(self, steps: Collection[int]) -> None:
         """Nothing is left behind here."""
 
     def wake(self) -> None:
@@ -119,11 +131,10 @@ class ReplayExecutor:
         """Return when the dispatch ends, and how."""
         tally, now = self._tally, self._clock.wall_ms()
         tally.replies += 1
-        if not request.job.accepts_any_exit:
-            tally.dispatched[request.job.step_id] += 1
-            fault = self._fault(request)
-            if fault is not None:
-                return now, fault.outcome(request.dispatch, now)
+        tally.dispatched[place_of(request)] += 1
+        fault = self._fault(request)
+        if fault is not None:
+            return now, fault.outcome(request.dispatch, now)
         past = self._recording.units.get(request.unit_id)
         if past is not None and past.unanswered and request.unit_id not in tally.held:
             # it never had its turn in the recorded run: it gets an answer only if nothing else ends the run before
@@ -146,7 +157,7 @@ class ReplayExecutor:
     def _fault(self, request: Request) -> Fault | None:
         tally = self._tally
         for fault in tally.open_faults:
-            if fault.fits(request, tally.dispatched[fault.step]):
+            if fault.fits(request, tally.dispatched[fault.place]):
                 tally.open_faults.remove(fault)
                 tally.faulted[request.unit_id] = fault.text
                 return fault

@@ -10,16 +10,19 @@ from pathlib import Path
 import msgspec
 
 from interlock.decide import reopen
+from interlock.decide.gate import tie_breakers
 from interlock.decide.now import Now
 from interlock.driver.asking import raising
 from interlock.driver.birth import new_run
 from interlock.driver.drive import Driven, World, drive
+from interlock.driver.family import Opening
 from interlock.driver.lease import Host, fresh
-from interlock.driver.loop import Opening
 from interlock.driver.recording import Recording, Turn
 from interlock.driver.replay_executor import ReplayClock, ReplayExecutor, Tally
 from interlock.driver.replay_faults import Fault
+from interlock.driver.replay_taken import take, taken_in, ungated
 from interlock.driver.result import FAILED, OK, exit_code
+from interlock.driver.scrubbing import HASH_HIDDEN
 from interlock.driver.trees import Lost
 from interlock.errors import InterlockError
 from interlock.model import canon
@@ -67,7 +70,8 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
     faulted: dict[str, str]
     not_recorded: dict[str, str]
     changed: tuple[str, ...]
-    faults_unused: tuple[str, ...]
+    faults_unused: dict[str, str]
+    """The faults that no dispatch met, each with why."""
     differences: tuple[str, ...]
 
     @property
@@ -127,8 +131,16 @@ class _Player:
     def play(self) -> Replay:
         lease = fresh(self._run_id, 1, self._world.host, self._clock)
         at = self._clock.wall_ms()
-        self._store.create_run(new_run(self._plan, self._run_id, self._params_json, at, None), lease)
-        driven = drive(self._world, self._run_id, [], observe=self._executor.observe, lease=lease)
+        taken = taken_in(self._recording, self._plan)
+        new = new_run(self._plan, self._run_id, self._params_json, at, None)
+        self._store.create_run(msgspec.structs.replace(new, steps=ungated(new.steps, taken)), lease)
+        driven = drive(
+            self._world,
+            self._run_id,
+            [lambda snap, now: take(snap, taken, now.at)],
+            observe=self._executor.observe,
+            lease=lease,
+        )
         for _ in range(_MOST_TURNS):
             openings = self._next(driven.snap)
             if not openings:
@@ -149,7 +161,7 @@ class _Player:
         if state is RunState.WAITING and snap.run.wait_until is not None:
             self._clock.reach(snap.run.wait_until)
             return [reopen.go_on]
-        if self._answer_people(snap):
+        if self._answer_people(snap) or self._tie_was_broken(snap):
             return [reopen.go_on]
         wanted = ("reopen",) if state in (RunState.FAILED, RunState.ABANDONED) else ("reopen", "go_on")
         while self._turns:
@@ -158,6 +170,12 @@ class _Player:
                 self._clock.reach(turn.at)
                 return _openings(turn)
         return []
+
+    def _tie_was_broken(self, snap: Snapshot) -> bool:
+        """Tell whether a tie is here that the record, a fork, took over with one more judge and never stopped at."""
+        past = self._recording.units
+        wanted = (unit.id for step in snap.steps if step.state is StepState.BLOCKED for unit in tie_breakers(step))
+        return any(unit_id in past and past[unit_id].row.reused is not None for unit_id in wanted)
 
     def _answer_people(self, snap: Snapshot) -> bool:
         """Give the next recorded verdict that is about what waits here now."""
@@ -197,7 +215,9 @@ class _Player:
         changed = tuple(
             unit.id
             for unit in units
-            if unit.kind == "work" and unit.id in past and past[unit.id].row.input_hash != unit.input_hash
+            if unit.kind == "work"
+            and unit.id in past
+            and past[unit.id].row.input_hash not in (unit.input_hash, HASH_HIDDEN)
         )
         return Replay(
             run_id=self._run_id,
@@ -212,9 +232,17 @@ class _Player:
             faulted=self._tally.faulted,
             not_recorded=self._tally.not_recorded,
             changed=changed,
-            faults_unused=tuple(fault.text for fault in self._tally.open_faults),
+            faults_unused={fault.text: self._why_unmet(fault, units) for fault in self._tally.open_faults},
             differences=tuple(self._differences(steps, units, run.state, run.outcome)),
         )
+
+    def _why_unmet(self, fault: Fault, units: Sequence[UnitRow]) -> str:
+        step, _, asked = fault.place.partition(".")
+        kind = {"": "work", "check": "gate"}.get(asked, asked)
+        items = dict.fromkeys(
+            unit.item for unit in units if unit.item and unit.kind == kind and self._plan.steps[unit.step].id == step
+        )
+        return fault.why_unmet(self._tally.dispatched[fault.place], list(items))
 
     def _step(self, row: StepRow, recorded: StepRow | None) -> StepReplay:
         return StepReplay(

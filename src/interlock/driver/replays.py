@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from interlock.driver.lease import Host
-from interlock.driver.params import ParamsInput, read_params
+from interlock.driver.params import NO_PARAMS, ParamsInput, explaining_recorded, read_params
 from interlock.driver.recording import Recorded, read_recording
 from interlock.driver.replay_faults import parse_fault
 from interlock.driver.replaying import Replay, replay
@@ -31,9 +32,14 @@ def replay_run(
     found = [parse_fault(text, used) for text in faults]
     params_json = recording.run.params_json
     if plan is not None or params is not None:
-        declared = {param.name for param in used.params}
-        values = {name: v for name, v in msgspec.json.decode(params_json).items() if name in declared}
-        given = params or ParamsInput()
-        values.update(given.values or {})
-        params_json = canon.dumps(coerce_params(used.params, given.cli, read_params(given.file, used.params), values))
+        with explaining_recorded(run_id):
+            params_json = canon.dumps(_params(used, params or NO_PARAMS, msgspec.json.decode(params_json)))
     return replay(recording, used, params_json, found, host)
+
+
+def _params(plan: Plan, given: ParamsInput, recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the recorded parameters, as far as the plan declares them, under those that were given."""
+    declared = {param.name for param in plan.params}
+    read = read_params(given.file, plan.params) or {}
+    kept = {name: value for name, value in recorded.items() if name in declared and name not in read}
+    return coerce_params(plan.params, given.cli, read, {**kept, **(given.values or {})})

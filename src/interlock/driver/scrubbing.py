@@ -20,6 +20,8 @@ from interlock.model.canon import item_digest, sha256
 from interlock.model.secret import secret_texts
 
 HASH_HIDDEN: Final = "sha256:redacted"
+DIGEST_HIDDEN: Final = re.compile(r":redacted-[0-9]+")
+"""Within a unit's id: what stands for the digest of an item that holds a hidden value."""
 _HASH: Final = re.compile(r"sha256(?:\.v[0-9]+)?:([0-9a-f]{64})")
 _DIGEST: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{16}(?![0-9a-f])")
 _DIGEST_BYTES: Final = re.compile(_DIGEST.pattern.encode())

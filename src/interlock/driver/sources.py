@@ -6,9 +6,9 @@ without the variables that would lead them elsewhere, and never for longer than 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
-import shutil
 import stat
 import subprocess
 import sys
@@ -45,6 +45,7 @@ _GIT_ELSEWHERE: Final = frozenset(
     }
 )
 """Variables that lead git to another repository; those that configure it stay."""
+_COMMIT: Final = ("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
 
 
 class FileSources:
@@ -56,6 +57,17 @@ class FileSources:
         self._folder = self._workflow.parent
         self._root = paths.root
         self._paths = paths
+        self._commit: _Question | None = None
+
+    def ask_ahead(self) -> None:
+        """Put to git what `project` will need, so that it is answered meanwhile; `forget` must follow."""
+        self._commit = _Question(self._root, *_COMMIT)
+
+    def forget(self) -> None:
+        """Drop what was asked and is not needed. Idempotent."""
+        if self._commit is not None:
+            self._commit.drop()
+            self._commit = None
 
     def source(self) -> str:
         """The workflow file, relative to the project's root where it lies below it."""
@@ -69,7 +81,7 @@ class FileSources:
             device=about.st_dev,
             inode=about.st_ino,
             id=read_project_id(self._paths),
-            commit=git_commit(self._root),
+            commit=git_commit(self._root) if self._commit is None else self._commit.answer(),
         )
 
     def real(self) -> str:
@@ -135,6 +147,8 @@ class FileSources:
 
     def shell(self) -> Shell | None:
         """Bash where there is one, else a POSIX shell."""
+        import shutil  # noqa: PLC0415 - heavy, and what is named by its path needs no search
+
         bash = shutil.which("bash")
         if bash:
             return Shell(name="bash", argv=(os.path.abspath(bash), "-euo", "pipefail", "-c"))  # noqa: PTH100 - not through links
@@ -143,6 +157,8 @@ class FileSources:
 
     def program(self, name: str) -> str | Missing:
         """Return the full path of a program."""
+        import shutil  # noqa: PLC0415 - as in shell
+
         found = shutil.which(name)
         if found is None:
             return Missing(reason="was not found on PATH", hint="install it, or write its full path")
@@ -153,6 +169,8 @@ class FileSources:
         if not configured:
             return self._default_python()
         program = configured[0]
+        import shutil  # noqa: PLC0415 - as in shell
+
         name = str(self._root / Path(program).expanduser()) if "/" in program else program
         found = shutil.which(name)
         if found is None:
@@ -204,22 +222,43 @@ def _unreadable(error: Exception, folder: Path) -> Missing:
 
 def git_commit(root: Path) -> str | None:
     """Return the commit that `root` stands at, None without a repository, a commit or git."""
-    return git_answer(root, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    return git_answer(root, *_COMMIT)
 
 
 def git_answer(root: Path, *words: str) -> str | None:
     """Return what git says on stdout about `root`, None where it fails or says nothing."""
-    environment = {name: value for name, value in os.environ.items() if name not in _GIT_ELSEWHERE}
-    try:
-        asked = subprocess.run(
-            ["git", "-C", str(root), *words],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_GIT_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    text = os.fsdecode(asked.stdout).removesuffix("\n")
-    return text if asked.returncode == 0 and text else None
+    return _Question(root, *words).answer()
+
+
+class _Question:
+    """What git was asked about a folder."""
+
+    def __init__(self, root: Path, *words: str) -> None:
+        environment = {name: value for name, value in os.environ.items() if name not in _GIT_ELSEWHERE}
+        self._process: subprocess.Popen[bytes] | None = None
+        with contextlib.suppress(OSError):
+            self._process = subprocess.Popen(
+                ["git", "-C", str(root), *words],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+
+    def answer(self) -> str | None:
+        """Wait for the answer, None where git fails or says nothing."""
+        if self._process is None:
+            return None
+        try:
+            said, _ = self._process.communicate(timeout=_GIT_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.drop()
+            return None
+        text = os.fsdecode(said).removesuffix("\n")
+        return text if self._process.returncode == 0 and text else None
+
+    def drop(self) -> None:
+        """End it, wherever it is. Idempotent."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+            self._process.communicate()

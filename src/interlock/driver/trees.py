@@ -17,7 +17,6 @@ from interlock.decide.values import UnresolvedError
 from interlock.decide.worktrees import base_of, branch, pieces, safe_name
 from interlock.dispatch.base import MergeAsk, MergePart
 from interlock.dispatch.git.base import IsolationError, WorktreeAsk
-from interlock.dispatch.git.snapshot import drop_ref, snapshot_commit
 from interlock.dispatch.isolated import Isolation
 from interlock.dispatch.markers import Marker
 from interlock.model import events as ev
@@ -184,8 +183,10 @@ def with_uncommitted(plan: Plan, run_id: str | None) -> Plan:
 
     It is kept for the run of that id; without one it is only named, and git forgets it in time.
     """
-    if not any(step.worktree_uncommitted for step in plan.steps):
+    if not any(step.worktree_uncommitted for one in plan.whole for step in one.steps):
         return plan
+    from interlock.dispatch.git.snapshot import snapshot_commit  # noqa: PLC0415 - few workflows ask for it
+
     commit = snapshot_commit(plan.project.root, None if run_id is None else _uncommitted_ref(run_id))
     return plan if commit is None else msgspec.structs.replace(plan, uncommitted=commit)
 
@@ -193,6 +194,8 @@ def with_uncommitted(plan: Plan, run_id: str | None) -> Plan:
 def forget_uncommitted(plan: Plan, run_id: str) -> None:
     """Let go of what was kept for a run that did not come into being."""
     if plan.uncommitted is not None:
+        from interlock.dispatch.git.snapshot import drop_ref  # noqa: PLC0415 - few workflows ask for it
+
         drop_ref(plan.project.root, _uncommitted_ref(run_id))
 
 

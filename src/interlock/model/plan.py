@@ -23,10 +23,13 @@ class _Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Reference(_Value, frozen=True, kw_only=True):
-    """`params.<name>` or `steps.<id>.output(.<name>|[<int>])*`, parsed. `text` is what the author wrote."""
+    """`params.<name>` or `steps.<id>.output(.<name>|[<int>])*`, parsed. `text` is what the author wrote.
+
+    In the `with` of a map also `item(.<name>|[<int>])*`, whose `name` is empty.
+    """
 
     text: str
-    root: Literal["params", "steps"]
+    root: Literal["params", "steps", "item"]
     name: str
     path: tuple[str | int, ...] = ()
 
@@ -102,7 +105,32 @@ class Prompt(_Value, frozen=True, kw_only=True, tag="prompt"):
     extra_params_json: str = "{}"
 
 
-Target = Command | Script | PythonFunction | Prompt
+class Hole(_Value, frozen=True, kw_only=True):
+    """A place in a value, by keys and indices from its top, that takes what `ref` resolves to."""
+
+    at: tuple[str | int, ...]
+    ref: Reference
+
+
+class Binding(_Value, frozen=True, kw_only=True):
+    """The value of one param of a child: literal JSON with null where its `holes` are."""
+
+    name: str
+    value_json: str
+    holes: tuple[Hole, ...] = ()
+
+
+class Child(_Value, frozen=True, kw_only=True, tag="workflow"):
+    """`uses:` of a workflow file. `plan` is the key of its plan in `Plan.children`."""
+
+    path: str
+    plan: str
+    bindings: tuple[Binding, ...] = ()
+
+
+Work = Command | Script | PythonFunction | Prompt
+"""What an executor can carry out."""
+Target = Work | Child
 
 
 class Map(_Value, frozen=True, kw_only=True):
@@ -292,6 +320,13 @@ class Plan(_Value, frozen=True, kw_only=True):
     """The commit made of the user's uncommitted state when the run was created, where a step takes it along."""
     notices: tuple[str, ...] = ()
     """Things the author should know once per run: accepted akm spellings that do nothing here, for example."""
+    children: dict[str, Plan] = {}
+    """All child workflows below this one, by their tagged hashes, each once, without a project and without children."""
+
+    @property
+    def whole(self) -> tuple[Plan, ...]:
+        """The plan itself and those of all child workflows below it."""
+        return (self, *self.children.values())
 
     def step(self, step_id: str) -> Step:
         """Return the step of that id. Raises KeyError."""

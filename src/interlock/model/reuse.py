@@ -27,5 +27,8 @@ class Reuse(msgspec.Struct, frozen=True):
 
     run: str
     work: dict[WorkKey, Taken]
-    verdicts: dict[VerdictKey, tuple[Taken, ...]]
-    """All answers that one subject got in the last loop in which it was asked about."""
+    verdicts: dict[VerdictKey, tuple[Taken | None, ...]]
+    """The answers that one subject got in the last loop in which it was asked about, in the order of those asked.
+
+    None stands for one that gave none.
+    """

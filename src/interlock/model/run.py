@@ -15,32 +15,15 @@ import msgspec
 
 from interlock.model import canon
 from interlock.model import events as ev
-from interlock.model.plan import Plan, Prompt
+from interlock.model.lease import Lease
+from interlock.model.plan import Child, Plan, Prompt
 from interlock.model.reuse import Reuse
 from interlock.model.states import RUN_ENDED, Reason, RunState, StepState, UnitState
-from interlock.model.unit import Step, Unit, move_unit, note_tree
+from interlock.model.unit import Held, Step, Unit, move_unit, note_tree
 
 _SEEN: Final = 100
 """Answers of an engine that a reservation looks back on."""
 _NOTHING: Final = ev.Usage(input_tokens=0, output_tokens=0, cost_usd=0.0, cached_tokens=0, reasoning_tokens=0)
-
-
-class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """Who drives a run. Times: `*_ms` are wall-clock epoch ms, `*_boot_ms` the boot clock of `boot_id`."""
-
-    run_id: str
-    holder: str
-    term: int
-    pid: int
-    start_ticks: int
-    boot_id: str
-    pid_namespace: str
-    host: str
-    since_ms: int
-    renewed_ms: int
-    expires_ms: int
-    expires_boot_ms: int
-    released: bool = False
 
 
 class RunInfo(msgspec.Struct, kw_only=True):
@@ -58,12 +41,22 @@ class RunInfo(msgspec.Struct, kw_only=True):
 
 
 class Snapshot:
-    """A run's plan-shaped state. Built by replaying rows or events through `apply`; read by `decide`."""
+    """A run's plan-shaped state. Built by replaying rows or events through `apply`; read by `decide`.
 
-    def __init__(self, plan: Plan, run: RunInfo) -> None:
+    What is used and in flight is counted with all runs below it: a child counts into those `above` too.
+    """
+
+    def __init__(self, plan: Plan, run: RunInfo, above: Snapshot | None = None) -> None:
         self.plan = plan
         self.run = run
-        self.steps = [Step(i, s.id) for i, s in enumerate(plan.steps)]
+        self.above = above
+        self.levels: tuple[Snapshot, ...] = (self, *(above.levels if above is not None else ()))
+        """This run and those that it is a child of, up to the first."""
+        self.below: list[Snapshot] = []
+        """The child runs that are under way."""
+        self.place: tuple[Step, Unit] | None = None
+        """Of a child: the step and unit of the run above that it is."""
+        self.steps = [Step(i, s.id, child=isinstance(s.target, Child)) for i, s in enumerate(plan.steps)]
         self.by_id = {s.id: s for s in self.steps}
         self.dispatched = 0
         self.tokens = 0
@@ -84,6 +77,11 @@ class Snapshot:
         self.granted: dict[int, int] = {}
         """Loops granted beyond the plan, by step."""
         self.running = 0
+        """Open attempts of its own, child runs among them."""
+        self.held = 0
+        """Those of them whose child run cannot move by itself."""
+        self.busy = 0
+        """Open attempts that take a place: those of child runs, not the runs themselves."""
         self.halted: int | None = None
         """Index of the step whose final failure stops all new work."""
         self.open = list(range(len(self.steps)))
@@ -99,6 +97,16 @@ class Snapshot:
         """Apply in order."""
         for event in events:
             _APPLY[type(event)](self, event)
+
+    def hold(self, step: Step, unit: Unit, held: Held) -> None:
+        """Take note that the unit's child run cannot move by itself."""
+        self.held += unit.ordinal not in step.held
+        step.held[unit.ordinal] = held
+
+    def release(self, step: Step, unit: Unit) -> None:
+        """Take note that the unit's child run moves, or is over."""
+        if step.held.pop(unit.ordinal, None) is not None:
+            self.held -= 1
 
     def can_loop(self, step: Step) -> bool:
         """Tell whether the step may run its units once more with feedback; only to a prompt can anything be said."""
@@ -173,13 +181,17 @@ def _reserved(snap: Snapshot, event: ev.AttemptReserved) -> None:
         _leave_ready(step, unit)
     step.running[event.unit] = unit
     snap.running += 1
-    if unit.kind == "work":
-        snap.dispatched += 1
+    if not step.child or unit.kind != "work":
+        for level in snap.levels:
+            level.busy += 1
+            if unit.kind == "work":
+                level.dispatched += 1
     if event.worktree is not None:
         unit.worktree = event.worktree
     if event.reserve_tokens:
         unit.reserve_tokens = event.reserve_tokens
-        snap.reserved_tokens += event.reserve_tokens
+        for level in snap.levels:
+            level.reserved_tokens += event.reserve_tokens
 
 
 def _leave_ready(step: Step, unit: Unit) -> None:
@@ -205,6 +217,11 @@ def _finished(snap: Snapshot, event: ev.AttemptFinished) -> None:
     unit = step.units[event.unit]
     if step.running.pop(event.unit, None) is not None:
         snap.running -= 1
+        if not step.child or unit.kind != "work":
+            for level in snap.levels:
+                level.busy -= 1
+        else:
+            snap.release(step, unit)
     unit.dispatch = None
     unit.retries = event.retries
     unit.reason = event.reason
@@ -219,7 +236,8 @@ def _finished(snap: Snapshot, event: ev.AttemptFinished) -> None:
     move_unit(step, unit, event.unit_state)
     _queue(step, unit, event.not_before)
     if unit.reserve_tokens:
-        snap.reserved_tokens -= unit.reserve_tokens
+        for level in snap.levels:
+            level.reserved_tokens -= unit.reserve_tokens
         unit.reserve_tokens = 0
     if event.usage is not None:
         _charge(snap, event.usage, event.engine)
@@ -245,8 +263,9 @@ def _sum(first: ev.Usage, second: ev.Usage) -> ev.Usage:
 
 def _charge(snap: Snapshot, usage: ev.Usage, engine: str | None) -> None:
     tokens = (usage.input_tokens or 0) + (usage.output_tokens or 0)
-    snap.tokens += tokens
-    snap.cost_usd += usage.cost_usd or 0.0
+    for level in snap.levels:
+        level.tokens += tokens
+        level.cost_usd += usage.cost_usd or 0.0
     if engine is not None and not usage.estimated:
         seen = snap.usage_seen.setdefault(engine, [])
         seen.append(tokens)

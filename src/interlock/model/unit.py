@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 
+import msgspec
+
 from interlock.model import events as ev
 from interlock.model.states import STEP_ENDED, UNIT_ENDED, StepState, UnitState
 
@@ -83,11 +85,22 @@ class Unit:
         return self.state is UnitState.WAITING and self.not_before == at
 
 
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """A child run that is blocked, or waits until `until` (epoch ms)."""
+
+    run_id: str
+    reason: str | None
+    detail: str
+    until: int | None = None
+
+
 class Step:
     """One step as the loop sees it. `work[i]` is the last unit of item i (of a solo step: `work[0]`)."""
 
-    def __init__(self, index: int, step_id: str) -> None:
+    def __init__(self, index: int, step_id: str, *, child: bool = False) -> None:
         self.index = index
+        self.child = child
+        """Its work units are runs of their own."""
         self.id = step_id
         self.state = StepState.PENDING
         self.reason: str | None = None
@@ -104,6 +117,8 @@ class Step:
         self.ready: deque[Unit] = deque()
         self.backoff: list[tuple[int, int]] = []
         self.running: dict[int, Unit] = {}
+        self.held: dict[int, Held] = {}
+        """Of a step of child runs: those of `running` whose child cannot move by itself."""
         self.counts: dict[UnitState, int] = dict.fromkeys(UnitState, 0)
         """Of `work` only."""
         self.first_failure: Unit | None = None
@@ -116,6 +131,11 @@ class Step:
     def ended(self) -> bool:
         """Tell whether the step can no longer move by itself."""
         return self.state in STEP_ENDED
+
+    @property
+    def moving(self) -> bool:
+        """Tell whether some open attempt may still come to an end by itself."""
+        return len(self.running) > len(self.held)
 
     @property
     def settled(self) -> bool:

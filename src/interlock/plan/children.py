@@ -1,38 +1,58 @@
-"""The child workflows that a workflow names: found, compiled and checked with the step that calls them.
+"""The child workflows that a workflow names: found, compiled, checked with the step that calls them, and embedded.
 
 Guarantees: each file below one root is read and compiled once, however many steps name it; what is wrong in a
 child is reported in its own file; a cycle, by real path, or too deep a nesting is one error that names the
-chain; the values in `with` are held against the params that the child declares.
+chain; the values in `with` are held against the params that the child declares. The hash by which a child is
+embedded covers its own children, and nothing of the machine but what its targets name.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
-from interlock.model.plan import Param, Reference
+from interlock.errors import Diagnostic
+from interlock.model import canon
+from interlock.model.plan import Binding, Child, Hole, Param, Plan, Project, Reference
 from interlock.model.workflow import Place, StepDecl, UsesDecl, Workflow
 from interlock.plan.compile import compile_workflow
 from interlock.plan.diagnose import Source, shown, suggest
 from interlock.plan.schema_check import compiled
 from interlock.plan.sources import Missing, Sources, WorkflowFile
 
-if TYPE_CHECKING:
-    from interlock.errors import Diagnostic
-
 MAX_DEPTH: Final = 8
-Resolve = Callable[[Workflow, Sources], "tuple[Diagnostic, ...]"]
-"""Resolves a child and returns what is wrong with it; its own children come back to the same `Children`."""
+_NO_PROJECT: Final = Project(root="", device=0, inode=0, id="")
+"""A child works in the project of the run that opens it."""
+
+
+class Resolved(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome. `plan` is None exactly when one of `diagnostics` is an error."""
+
+    plan: Plan | None
+    diagnostics: tuple[Diagnostic, ...]
+
+
+Resolve = Callable[[Workflow, Sources], Resolved]
+"""Resolves a child; its own children come back to the same `Children`."""
 
 
 class _Met(msgspec.Struct, frozen=True):
-    """A child as far as its callers need it: its params, and how many levels of children lie below it."""
+    """A child as far as its callers need it: its params, the levels of children below it, its key and all plans."""
 
     params: tuple[Param, ...] | None
     height: int = 0
+    key: str | None = None
+    plans: dict[str, Plan] = {}
+
+
+class Embedded(msgspec.Struct, frozen=True):
+    """A step's target, and the plans that it needs, by their keys."""
+
+    target: Child
+    plans: dict[str, Plan]
 
 
 class Children:
@@ -44,15 +64,17 @@ class Children:
         self._chain: list[tuple[str, str]] = [(sources.real(), file)]
         self._heights: list[int] = [0]
 
-    def check(self, decl: StepDecl, uses: UsesDecl, sources: Sources, source: Source, resolve: Resolve) -> None:
-        """Check the child of one step; its step's faults go to `source`, its own to `diagnostics`."""
+    def check(
+        self, decl: StepDecl, uses: UsesDecl, sources: Sources, source: Source, resolve: Resolve
+    ) -> Embedded | None:
+        """Check and embed the child of one step; its step's faults go to `source`, its own to `diagnostics`."""
         found = sources.workflow(uses.text)
         if isinstance(found, Missing):
             message = f"workflow '{shown(uses.text)}' {found.reason}"
             source.error(uses.place, "bad-workflow", message, found.hint)
-            return
+            return None
         if self._refused(found, uses, source):
-            return
+            return None
         child = self._meet(found, resolve)
         if len(self._chain) + child.height > MAX_DEPTH:
             self._too_deep(found, uses, source)
@@ -61,6 +83,10 @@ class Children:
             self._heights[-1] = max(self._heights[-1], child.height + 1)
         if child.params is not None:
             _check_with(decl, uses, child.params, source)
+        if child.key is None:
+            return None
+        bindings = tuple(_binding(name, value) for name, value in sorted(decl.with_.items()))
+        return Embedded(Child(path=uses.text, plan=child.key, bindings=bindings), child.plans)
 
     def _refused(self, found: WorkflowFile, uses: UsesDecl, source: Source) -> bool:
         """Refuse what must not be gone into: a file that is being resolved already, and one that lies too deep."""
@@ -91,11 +117,38 @@ class Children:
         else:
             self._chain.append((found.real, found.file))
             self._heights.append(0)
-            self.diagnostics.update(resolve(read.workflow, found.sources))
+            resolved = resolve(read.workflow, found.sources)
+            self.diagnostics.update(resolved.diagnostics)
             self._chain.pop()
-            met = _Met(read.workflow.params, self._heights.pop())
+            met = _met(read.workflow.params, self._heights.pop(), resolved.plan)
         self._met[found.real] = met
         return met
+
+
+def _met(params: tuple[Param, ...], height: int, plan: Plan | None) -> _Met:
+    if plan is None:
+        return _Met(params, height)
+    bare = msgspec.structs.replace(plan, project=_NO_PROJECT, children={})
+    key = canon.sha256(canon.dumps(msgspec.to_builtins(bare)))
+    return _Met(params, height, key, {**plan.children, key: bare})
+
+
+def _binding(name: str, value: Any) -> Binding:  # noqa: ANN401 - any JSON value with references in it
+    holes: list[Hole] = []
+    literal = _literal(value, (), holes)
+    return Binding(name=name, value_json=canon.dumps(literal).decode(), holes=tuple(holes))
+
+
+def _literal(value: Any, at: tuple[str | int, ...], holes: list[Hole]) -> Any:  # noqa: ANN401 - as above
+    """Return the value with null in the place of each reference, which goes to `holes`."""
+    if isinstance(value, Reference):
+        holes.append(Hole(at=at, ref=value))
+        return None
+    if isinstance(value, dict):
+        return {name: _literal(part, (*at, name), holes) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_literal(part, (*at, place), holes) for place, part in enumerate(value)]
+    return value
 
 
 def _check_with(decl: StepDecl, uses: UsesDecl, params: tuple[Param, ...], source: Source) -> None:

@@ -40,7 +40,8 @@ def limit_faults(plan: Plan) -> list[tuple[str, str, str]]:
     if len(plan.steps) > MAX_STEPS:
         message = f"{len(plan.steps)} steps; a workflow may have at most {MAX_STEPS}"
         faults.append(("too-many-steps", message, "fan out with 'map'"))
-    embedded = sum(len(step.target.content_b64) for step in plan.steps if isinstance(step.target, Script))
+    steps = [step for part in plan.whole for step in part.steps]
+    embedded = sum(len(step.target.content_b64) for step in steps if isinstance(step.target, Script))
     size = len(canon.dumps(msgspec.to_builtins(plan))) - embedded
     if size > MAX_PLAN_BYTES:
         message = f"the plan has {size:,} bytes without its scripts; {MAX_PLAN_BYTES:,} are allowed"

@@ -15,7 +15,7 @@ from interlock.model.workflow import Place
 from interlock.plan import fields as f
 from interlock.plan.akm import from_reference
 from interlock.plan.diagnose import Source, shown
-from interlock.plan.refs import PARAM_NAME, ReferenceSyntaxError, parse_reference
+from interlock.plan.refs import PARAM_NAME, ReferenceSyntaxError, parse_item, parse_reference
 from interlock.plan.scalars import to_json
 from interlock.plan.yaml import Mapping, Node, Scalar
 from interlock.plan.yaml import Sequence as ListNode
@@ -70,8 +70,11 @@ def _listed(source: Source, node: ListNode) -> tuple[tuple[Input, ...], list[Lin
     return tuple(Input(name=name, ref=link.ref) for name, link in found.items()), list(found.values())
 
 
-def read_with(source: Source, node: Node) -> tuple[dict[str, Reference | Any], list[Link]]:
-    """Read `with:`; texts that start like references are references, at any depth, all else is literal."""
+def read_with(source: Source, node: Node, *, in_map: bool) -> tuple[dict[str, Reference | Any], list[Link]]:
+    """Read `with:`; texts that start like references are references, at any depth, all else is literal.
+
+    In a map, `item` and what is in it are references too.
+    """
     written = f.mapping(source, node, "'with'")
     if written is UNSET:
         return {}, []
@@ -81,13 +84,16 @@ def read_with(source: Source, node: Node) -> tuple[dict[str, Reference | Any], l
         name = entry.key.text
         if not PARAM_NAME.fullmatch(name):
             source.error(entry.key.place, "bad-name", f"'{shown(name)}' cannot be the name of a param")
-        found[name] = _bound(source, entry.value, f"'with.{shown(name)}'", links)
+        found[name] = _bound(source, entry.value, f"'with.{shown(name)}'", links, in_map=in_map)
     return found, links
 
 
-def _bound(source: Source, node: Node, what: str, links: list[Link]) -> Any:  # noqa: ANN401 - a reference or any JSON value
+def _bound(source: Source, node: Node, what: str, links: list[Link], *, in_map: bool) -> Any:  # noqa: ANN401 - a reference or any JSON value
     node = from_reference(node) or node
     if isinstance(node, Scalar):
+        item = parse_item(node.text) if in_map else None
+        if item is not None:
+            return item
         if not node.text.startswith(_REFERENCE_STARTS):
             return to_json(node, source)
         link = read_link(source, node, what)
@@ -96,5 +102,5 @@ def _bound(source: Source, node: Node, what: str, links: list[Link]) -> Any:  # 
         links.append(link)
         return link.ref
     if isinstance(node, ListNode):
-        return [_bound(source, item, what, links) for item in node.items]
-    return {entry.key.text: _bound(source, entry.value, what, links) for entry in node.entries}
+        return [_bound(source, item, what, links, in_map=in_map) for item in node.items]
+    return {entry.key.text: _bound(source, entry.value, what, links, in_map=in_map) for entry in node.entries}

@@ -15,6 +15,7 @@ from interlock.model import canon
 from interlock.model.plan import Param
 from interlock.plan.diagnose import Source, shown, suggest
 from interlock.plan.scalars import to_json
+from interlock.plan.schema_check import is_plain
 from interlock.plan.yaml import compose
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ _TYPES: Final = {
     str: {"string"},
     list: {"array"},
 }
+_PLAINLY: Final = {**_TYPES, dict: {"object"}}
 Values = dict[str, Any]
 
 
@@ -169,6 +171,8 @@ def _check(param: Param, values: Values) -> list[str]:
     except canon.NotJsonError as error:
         return [f"param '{param.name}' is not JSON: {error}"]
     schema = json.loads(param.schema_json)
+    if is_plain(schema) and schema["type"] in _PLAINLY.get(type(value), ()):
+        return []
     errors = _validator(schema, _HIDDEN if param.secret else None).iter_errors(value)
     return [f"param '{param.name}'{_inside(error)}: {shown(error.message, 200)}" for error in errors]
 

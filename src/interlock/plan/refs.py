@@ -15,6 +15,7 @@ PARAM_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 GRAMMAR: Final = "write 'params.<name>' or 'steps.<id>.output', which '.name' and '[0]' may follow"
 _PARAM: Final = re.compile(rf"params\.({PARAM_NAME.pattern})")
 _STEP: Final = re.compile(rf"steps\.({STEP_ID.pattern})\.output((?:\.{STEP_ID.pattern}|\[(?:0|[1-9][0-9]{{0,8}})\])*)")
+_ITEM: Final = re.compile(rf"item((?:\.{STEP_ID.pattern}|\[(?:0|[1-9][0-9]{{0,8}})\])*)")
 _PART: Final = re.compile(rf"\.({STEP_ID.pattern})|\[([0-9]+)\]")
 _LONGEST: Final = 1_000
 
@@ -34,9 +35,18 @@ def parse_reference(text: str) -> Reference:
     if found := _PARAM.fullmatch(text):
         return Reference(text=text, root="params", name=found[1])
     if found := _STEP.fullmatch(text):
-        path = tuple(name or int(index) for name, index in _PART.findall(found[2]))
-        return Reference(text=text, root="steps", name=found[1], path=path)
+        return Reference(text=text, root="steps", name=found[1], path=_path(found[2]))
     raise ReferenceSyntaxError("is not a reference", _hint(text))
+
+
+def parse_item(text: str) -> Reference | None:
+    """Return `item(.<name>|[<int>])*` parsed, None for any other text."""
+    found = _ITEM.fullmatch(text) if len(text) <= _LONGEST else None
+    return None if found is None else Reference(text=text, root="item", name="", path=_path(found[1]))
+
+
+def _path(tail: str) -> tuple[str | int, ...]:
+    return tuple(name or int(index) for name, index in _PART.findall(tail))
 
 
 def unparse(reference: Reference) -> str:
@@ -44,6 +54,8 @@ def unparse(reference: Reference) -> str:
     if reference.root == "params":
         return f"params.{reference.name}"
     tail = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in reference.path)
+    if reference.root == "item":
+        return f"item{tail}"
     return f"steps.{reference.name}.output{tail}"
 
 

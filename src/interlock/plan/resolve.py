@@ -7,13 +7,11 @@ exactly when there is no error, and holds names of secrets only.
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import UNSET
 
-from interlock.errors import Diagnostic
 from interlock.model.plan import FORMAT, Command, EnvGroup, Gate, Map, Plan, PythonFunction, Step, Target
 from interlock.model.workflow import Place, PromptDecl, StepDecl, UsesDecl, Workflow
-from interlock.plan.children import Children
+from interlock.plan.children import Children, Resolved
 from interlock.plan.config import DEFAULT_TIMEOUT_MS, Config
 from interlock.plan.diagnose import Source, shown, suggest
 from interlock.plan.freeze import limit_faults
@@ -22,13 +20,6 @@ from interlock.plan.resolve_target import TargetResolver
 from interlock.plan.sources import Missing, Sources
 from interlock.plan.unsupported import report_unsupported
 from interlock.plan.worktrees import WorktreeResolver
-
-
-class Resolved(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome. `plan` is None exactly when one of `diagnostics` is an error."""
-
-    plan: Plan | None
-    diagnostics: tuple[Diagnostic, ...]
 
 
 def resolve(workflow: Workflow, config: Config, sources: Sources) -> Resolved:
@@ -63,6 +54,7 @@ class _Resolver:
         self.children = children
         self.groups: dict[str, EnvGroup] = {}
         self.folders: dict[str, str | Missing] = {}
+        self.embedded: dict[str, Plan] = {}
         self.targets = TargetResolver(workflow, config, sources, source)
         self.prompts = PromptResolver(config, source)
         self.worktrees = WorktreeResolver(sources, source)
@@ -90,6 +82,7 @@ class _Resolver:
             limits=self.config.plan_limits(),
             repository=self.worktrees.repository,
             notices=workflow.notices + self.source.notices(),
+            children=dict(sorted(self.embedded.items())),
         )
 
     def step(self, decl: StepDecl) -> Step:
@@ -127,17 +120,22 @@ class _Resolver:
         if isinstance(decl.target, PromptDecl):
             return self.prompts.prompt(decl, decl.target)
         if isinstance(decl.target, UsesDecl) and decl.target.kind == "workflow":
-            # it is checked whole, though it can't run yet: `report_unsupported` has said so
-            self.children.check(decl, decl.target, self.sources, self.source, self.child)
+            found = self.children.check(decl, decl.target, self.sources, self.source, self.child)
+            if found is None:
+                return None
+            self.embedded |= found.plans
+            return found.target
         return self.targets.target(decl)
 
-    def child(self, workflow: Workflow, sources: Sources) -> tuple[Diagnostic, ...]:
-        """Resolve a child workflow under the same configuration; return what is wrong with it."""
-        return _resolve(workflow, self.config, sources, self.children).diagnostics
+    def child(self, workflow: Workflow, sources: Sources) -> Resolved:
+        """Resolve a child workflow under the same configuration."""
+        return _resolve(workflow, self.config, sources, self.children)
 
     def timeouts(self, decl: StepDecl) -> tuple[int | None, int | None]:
         """Return the step's timeouts with the configuration's and the built-in ones under them."""
         own, run = decl.settings, self.config.run
+        if isinstance(decl.target, UsesDecl) and decl.target.kind == "workflow":
+            return (None if own.timeout_ms is UNSET else own.timeout_ms), None
         timeout_ms = run.timeout_ms if own.timeout_ms is UNSET else own.timeout_ms
         idle_ms = run.idle_timeout_ms if own.idle_timeout_ms is UNSET else own.idle_timeout_ms
         return (

@@ -123,11 +123,18 @@ def read_schema(source: Source, node: Node, what: str) -> Any | UnsetType:  # no
         return UNSET
     walk = _Walk(source)
     schema = walk.schema(node, ())
+    if not walk.faults and is_plain(schema):
+        return schema
     walk.report_refused(schema, what)
     walk.report_references(schema)
     if not walk.faults:
         walk.report_uncompiled(schema, what)
     return UNSET if walk.faults else schema
+
+
+def is_plain(schema: object) -> bool:
+    """Tell whether a schema names one type and nothing else: to judge it and by it takes no validator, heavy to load."""
+    return isinstance(schema, dict) and len(schema) == 1 and schema.get("type") in TYPES
 
 
 @cache

@@ -262,7 +262,7 @@ def _read_links(fields: f.Fields, draft: Draft, bindings_of_unit: Node | None) -
         message = "'with' gives a child workflow its params; the step has none"
         source.error(fields.place_of("with"), "misplaced-setting", message, hint)
         return
-    draft.with_, links = read_with(source, bindings)
+    draft.with_, links = read_with(source, bindings, in_map=draft.map is not None)
     draft.links += links
 
 

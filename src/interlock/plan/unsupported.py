@@ -11,7 +11,7 @@ from interlock.model.workflow import StepDecl, UsesDecl
 from interlock.plan.diagnose import Source
 
 CODE: Final = "not-supported-yet"
-_TARGETS: Final = "this version runs prompts, commands, scripts and Python functions"
+_TARGETS: Final = "this version runs prompts, commands, scripts, Python functions and child workflows"
 
 
 def report_unsupported(decl: StepDecl, source: Source) -> None:
@@ -25,9 +25,6 @@ def report_unsupported(decl: StepDecl, source: Source) -> None:
 
 def _report_target(decl: StepDecl, source: Source) -> None:
     target = decl.target
-    if isinstance(target, UsesDecl) and target.kind == "workflow":
-        hint = f"run it by itself: interlock run {target.text}"
-        source.error(target.place, CODE, f"{_TARGETS}; step '{decl.id}' runs a child workflow", hint)
-    elif isinstance(target, UsesDecl) and target.kind == "library":
+    if isinstance(target, UsesDecl) and target.kind == "library":
         hint = f"write './{target.text}' if it is a script beside the workflow"
         source.error(target.place, CODE, f"{_TARGETS}; step '{decl.id}' uses a library asset", hint)

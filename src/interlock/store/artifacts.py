@@ -7,7 +7,6 @@ folder fsynced); what is read back is checked against its hash.
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -51,6 +50,8 @@ class Artifacts:
         if not self._folder.is_dir():
             self._folder.mkdir(mode=0o700, exist_ok=True)
             sync_folder(self._folder.parent)
+        import tempfile  # noqa: PLC0415 - heavy, and few artifacts are that large
+
         handle, name = tempfile.mkstemp(prefix=_PART, dir=self._folder)
         try:
             with os.fdopen(handle, "wb") as part:

@@ -15,35 +15,9 @@ import msgspec
 from interlock.model.events import Answered, Event, LogSpan, Origin, Process, UnitKind, Usage, Verdict
 from interlock.model.run import Lease
 from interlock.store.attempt_rows import TreeRow, UsageSeen
+from interlock.store.births import Below, NewRun, Stage
 
 RequestKind = Literal["abandon", "resolve", "raise", "approve", "reject", "loops"]
-Stage = Literal["check", "judge", "approval"]
-"""What a gate may hold, in the order in which it is asked."""
-
-
-class NewRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What `create_run` inserts. `params_json` is canonical JSON; `key` makes runs unique per (key, plan, params)."""
-
-    id: str
-    workflow: str
-    """The workflow file as the plan names it (`plan.source`)."""
-    plan_hash: str
-    plan_json: bytes
-    params_json: bytes
-    created_at: int
-    steps: tuple[NewStep, ...]
-    key: str | None = None
-    parent: str | None = None
-    forked_from: str | None = None
-    fork_step: int = 0
-
-
-class NewStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A step row at birth. `stages` must all pass before it completes: its artifact, or with `each` every item."""
-
-    id: str
-    stages: tuple[Stage, ...] = ()
-    each: bool = False
 
 
 class RunRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +39,13 @@ class RunRow(msgspec.Struct, frozen=True, kw_only=True):
     driven_ms: int
     forked_from: str | None = None
     fork_step: int = 0
+    parent_unit: str | None = None
+    root: str | None = None
+
+    @property
+    def family(self) -> str:
+        """The run without a parent that it belongs to: whose lease, log and folder are its own too."""
+        return self.root or self.id
 
 
 class StepRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +60,8 @@ class StepRow(msgspec.Struct, frozen=True, kw_only=True):
     loop: int
     stages: tuple[Stage, ...]
     each: bool
+    child: bool
+    """Its work units are child runs."""
     artifact: bytes | None
     artifact_hash: str | None
     artifact_size: int | None
@@ -289,8 +272,8 @@ class Store(Protocol):
         """Mark released, keeping holder and times as evidence. A lease that is not ours any more is left alone."""
         ...
 
-    def commit(self, lease: Lease, events: Sequence[Event]) -> Committed:
-        """Write rows and events of the batch in one transaction, in order.
+    def commit(self, lease: Lease, events: Sequence[Event], below: Sequence[Below] = ()) -> Committed:
+        """Write rows and events of the batch in one transaction, in order, then those of child runs of the lease's run.
 
         Raises StoreError with nothing written when the journal cannot be written. When a rule or the schema refuses
         one event (codes `gate-not-passed`, `illegal-move`, `run-not-active`, `units-open`, `bad-row`, ...), the ends
@@ -336,8 +319,14 @@ class Store(Protocol):
         """One run. Raises StoreError with code `run-not-found`."""
         ...
 
-    def runs(self, *, limit: int | None = None, state: str | None = None, workflow: str | None = None) -> list[RunRow]:
-        """Newest first."""
+    def runs(
+        self, *, limit: int | None = None, state: str | None = None, workflow: str | None = None, children: bool = False
+    ) -> list[RunRow]:
+        """Newest first; child runs only when asked for."""
+        ...
+
+    def children(self, run_id: str) -> list[RunRow]:
+        """The run's own child runs, oldest first."""
         ...
 
     def match(self, prefix: str) -> list[str]:
@@ -361,7 +350,7 @@ class Store(Protocol):
         ...
 
     def spent(self, run_id: str) -> Spent:
-        """What the run used so far; reads every attempt's row once."""
+        """What the run and those below it used so far; reads every attempt's row once."""
         ...
 
     def approvals(self, run_id: str) -> list[ApprovalRow]:
@@ -381,7 +370,9 @@ class Store(Protocol):
         ...
 
     def delete_run(self, run_id: str) -> None:
-        """Remove an ended run: rows, events and spool. Refused (`run-not-ended`, `run-needed`) while it or a fork of it may still go on.
+        """Remove an ended run with its child runs: rows, events and spool.
+
+        Refused (`run-not-ended`, `run-needed`, `run-is-child`) while it or a fork of it may still go on, and for a child.
 
         Artifact files stay for `sweep_artifacts`, since runs share them; logs are the caller's.
         """

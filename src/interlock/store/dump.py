@@ -15,16 +15,31 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from interlock.errors import JournalCorruptError, StoreError
 from interlock.store.artifacts import Artifacts
 from interlock.store.connection import BUSY_MS, Connection, open_empty, open_read_only
-from interlock.store.faults import from_sqlite, translated
+from interlock.store.faults import BadRowError, from_sqlite, translated
 from interlock.store.migrate import DIALECT, migrate, version
 from interlock.store.sql import migrations, queries
 
 Value = str | int | float | bytes | None
 Row = dict[str, Value]
 _CHUNK: Final = 256 * 1024
+_JSON: Final[dict[tuple[str, str], Any]] = {
+    ("run", "params_json"): dict[str, Any],
+    ("run_plan", "json"): dict[str, Any],
+    ("step", "artifact"): Any,
+    ("step", "route"): tuple[str, ...],
+    ("unit", "item"): Any,
+    ("unit", "result"): Any,
+    ("unit", "feedback"): Any,
+    ("unit", "reused"): tuple[str, str, int],
+    ("event", "data"): dict[str, Any],
+    ("request", "payload_json"): dict[str, Any],
+}
+"""Columns that hold JSON, and of what type: no CHECK of the journal reads it."""
 _SEQ: Final = frozenset({"seq", "run_seq"})
 
 
@@ -52,7 +67,7 @@ class Dump:
 
     def family(self, run_id: str) -> list[Member]:
         """The run and its child runs, and theirs, oldest first. Raises StoreError."""
-        found = [Member(*row) for row in self._db.raw.execute(self._queries["dump_family"], (run_id,))]
+        found = [Member(*row) for row in self._db.raw.execute(self._queries["family"], (run_id,))]
         if not found:
             raise StoreError("run-not-found", f"there is no run {run_id}", "`interlock list` shows the runs")
         return found
@@ -145,6 +160,9 @@ class Restoring:
         names = (table, *row)
         if names not in self._statements:
             self._statements[names] = self._statement(table, row)
+        for name, value in row.items():
+            if (table, name) in _JSON:
+                _check_json(table, name, value)
         with translated(self._path):
             self._db.raw.execute(self._statements[names], (seq, *row.values()))
 
@@ -166,9 +184,12 @@ class Restoring:
         """Take an artifact that lies in a file."""
         return ArtifactFile(self._artifacts.path(tagged), tagged)
 
-    def finish(self) -> None:
-        """Commit, and bring the journal to this program's version."""
+    def finish(self, runs: int) -> None:
+        """Commit, and bring the journal to this program's version. Raises BadRowError where rows are missing."""
         with translated(self._path):
+            found = self._db.raw.execute(queries(DIALECT)["dump_missing"], {"runs": runs}).fetchone()
+            if found is not None:
+                raise BadRowError("rows-missing", found[0])
             self._db.raw.execute("COMMIT")
             if self._version < len(migrations(DIALECT)):
                 migrate(self._db.raw, self._path)
@@ -176,6 +197,14 @@ class Restoring:
     def close(self) -> None:
         """Release the journal; what was not finished is dropped."""
         self._db.close()
+
+
+def _check_json(table: str, name: str, value: object) -> None:
+    if isinstance(value, str | bytes):
+        try:
+            msgspec.json.decode(value, type=_JSON[table, name])
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise BadRowError("bad-row", f"the column '{name}' of '{table}' is not its JSON: {error}") from error
 
 
 class ArtifactFile:

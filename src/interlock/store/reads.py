@@ -78,12 +78,21 @@ class Reader:
             self._seq(run_id)
             return rows.run_row(self._one("run_by_id", run_id))
 
-    def runs(self, *, limit: int | None = None, state: str | None = None, workflow: str | None = None) -> list[RunRow]:
-        """Newest first."""
+    def runs(
+        self, *, limit: int | None = None, state: str | None = None, workflow: str | None = None, children: bool = False
+    ) -> list[RunRow]:
+        """Newest first; child runs only when asked for."""
         if workflow is not None and not _storable(workflow):
             return []
+        most = _ALL if limit is None else limit
         with self._db.guard():
-            return [rows.run_row(row) for row in self._all("runs", state, workflow, _ALL if limit is None else limit)]
+            return [rows.run_row(row) for row in self._all("runs", state, workflow, int(children), most)]
+
+    def children(self, run_id: str) -> list[RunRow]:
+        """The run's own child runs, oldest first."""
+        with self._db.guard():
+            self._seq(run_id)
+            return [rows.run_row(row) for row in self._all("child_runs", run_id)]
 
     def match(self, prefix: str) -> list[str]:
         """Ids of runs that start with `prefix`, newest first, at most ten. A blank prefix matches nothing."""
@@ -119,7 +128,7 @@ class Reader:
         """Read what a driver needs, in one consistent view, artifacts included."""
         with self._db.read():
             seq = self._seq(run_id)
-            spent = self._spent(seq)
+            spent = self._spent(run_id)
             return Loaded(
                 run=rows.run_row(self._one("run_by_id", run_id)),
                 plan_json=self._one("plan_of_run", run_id)[1],
@@ -146,11 +155,12 @@ class Reader:
     def spent(self, run_id: str) -> Spent:
         """What the run used so far."""
         with self._db.read():
-            return self._spent(self._seq(run_id))
+            self._seq(run_id)
+            return self._spent(run_id)
 
-    def _spent(self, seq: int) -> Spent:
-        tokens, cost, estimated, unpriced, placeholders = self._one("spent", PLACEHOLDERS, seq)
-        units, corrected = self._one("dispatched", seq)
+    def _spent(self, run_id: str) -> Spent:
+        sums = [self._spent_by(member) for member, _ in self._all("family", run_id)]
+        tokens, cost, estimated, unpriced, placeholders, units, corrected = map(sum, zip(*sums, strict=True))
         return Spent(
             units=units,
             tokens=tokens,
@@ -160,6 +170,9 @@ class Reader:
             corrected=corrected,
             placeholders=placeholders,
         )
+
+    def _spent_by(self, seq: int) -> tuple[Any, ...]:
+        return (*self._one("spent", PLACEHOLDERS, seq), *self._one("dispatched", seq))
 
     def units(
         self, run_id: str, *, step: int | None = None, state: str | None = None, limit: int | None = None

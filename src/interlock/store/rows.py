@@ -33,8 +33,8 @@ def run_row(row: Tuple) -> RunRow:
 
 def step_row(row: Tuple) -> StepRow:
     """A step."""
-    *head, stages, each, artifact, tagged, size, route, started_at, ended_at = row
-    gate = (tuple(stages.split()), bool(each))
+    *head, stages, each, child, artifact, tagged, size, route, started_at, ended_at = row
+    gate = (tuple(stages.split()), bool(each), bool(child))
     return _checked((*head, *gate, artifact, tagged, size, _ROUTE.decode(route), started_at, ended_at), StepRow)
 
 

@@ -19,7 +19,6 @@ from interlock.model.events import AttemptFinished
 from interlock.store.artifacts import sync_folder
 
 _ENCODER: Final = msgspec.json.Encoder()
-_DECODER: Final = msgspec.json.Decoder(AttemptFinished)
 _CRC_WIDTH: Final = 8
 
 
@@ -81,7 +80,8 @@ def _finish(line: bytes, target: Path, number: int) -> AttemptFinished:
     body = line[_CRC_WIDTH + 1 :]
     if line[: _CRC_WIDTH + 1] == b"%08x " % zlib.crc32(body):
         try:
-            return _DECODER.decode(body)
+            # no decoder is kept: to make one takes its time, and a spool is rare
+            return msgspec.json.decode(body, type=AttemptFinished)
         except msgspec.MsgspecError:
             pass
     raise JournalCorruptError(

@@ -6,6 +6,7 @@ attempts only; what a batch does to rows and events is in `writes.py`. Several p
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -18,8 +19,9 @@ from interlock.model.run import Lease
 from interlock.model.states import RUN_ENDED, AttemptState, RunState, StepState
 from interlock.store import rows
 from interlock.store.artifacts import INLINE_MAX_BYTES, Artifacts
-from interlock.store.base import Committed, NewRun, RequestKind
+from interlock.store.base import Committed, RequestKind
 from interlock.store.batch import Batch, RuleError, ShortError
+from interlock.store.births import Below, NewRun
 from interlock.store.connection import BUSY_MS, Connection, open_file, open_memory, open_read_only
 from interlock.store.faults import BadRowError, translated
 from interlock.store.meta import RUN_CREATED, is_json, to_json
@@ -104,18 +106,22 @@ class SqliteStore(Reader):
                 known = self._one("keyed_run", new.key, new.plan_hash, params_hash)
                 if known is not None:
                     return str(known[0])
-            head = (new.id, new.workflow, new.key, new.parent, new.forked_from, new.fork_step)
-            tail = (new.plan_hash, params_hash, new.params_json, new.created_at)
-            seq = raw.execute(self._queries["insert_run"], (*head, *tail)).lastrowid
-            assert seq is not None  # noqa: S101 - an INSERT that did not raise has a row
-            batch = Batch(raw, self._queries, seq, RunState.ACTIVE, last_event=0, careful=False)
-            batch.one("insert_plan", seq, new.plan_json)
-            steps = [(seq, i, step.id, " ".join(step.stages), step.each) for i, step in enumerate(new.steps)]
-            batch.many("insert_step", steps)
-            batch.one("insert_lease", *rows.lease_columns(lease), seq)
-            batch.log([(new.created_at, RUN_CREATED, None, None, _birth(new))])
+            batch = self._insert(raw, new, params_hash, careful=False)
+            batch.one("insert_lease", *rows.lease_columns(lease), batch.seq)
             batch.flush()
         return new.id
+
+    def _insert(self, raw: sqlite3.Connection, new: NewRun, params_hash: str, *, careful: bool) -> Batch:
+        above = (new.parent, new.parent_unit, new.root, new.forked_from, new.fork_step)
+        tail = (new.plan_hash, params_hash, new.params_json, new.created_at)
+        seq = raw.execute(self._queries["insert_run"], (new.id, new.workflow, new.key, *above, *tail)).lastrowid
+        assert seq is not None  # noqa: S101 - an INSERT that did not raise has a row
+        batch = Batch(raw, self._queries, seq, RunState.ACTIVE, last_event=0, careful=careful)
+        batch.one("insert_plan", seq, new.plan_json)
+        steps = [(seq, i, step.id, " ".join(step.stages), step.each, step.child) for i, step in enumerate(new.steps)]
+        batch.many("insert_step", steps)
+        batch.log([(new.created_at, RUN_CREATED, None, None, _birth(new))])
+        return batch
 
     def take_lease(self, lease: Lease, over: Lease | None) -> bool:
         """Write `lease` if the row still equals `over` and the term rises; False when somebody was faster."""
@@ -139,30 +145,44 @@ class SqliteStore(Reader):
         with self._db.write() as raw:
             raw.execute(self._queries["release_lease"], (lease.run_id, lease.holder, lease.term))
 
-    def commit(self, lease: Lease, events: Sequence[Event]) -> Committed:
-        """Write rows and events of the batch in one transaction, in order."""
-        self._put_artifacts(events)
+    def commit(self, lease: Lease, events: Sequence[Event], below: Sequence[Below] = ()) -> Committed:
+        """Write rows and events of the batch in one transaction, in order, then those of child runs."""
+        parts = (Below(run_id=lease.run_id, events=events), *below)
+        for part in parts:
+            self._put_artifacts(part.events)
         try:
-            return self._commit(lease, events, careful=False)
+            return self._commit(lease, parts, careful=False)
         except ShortError:
             pass
         except (RuleError, BadRowError):
-            self._rescue(lease.run_id, events)
+            self._rescue(parts)
             raise
         try:
-            return self._commit(lease, events, careful=True)
+            return self._commit(lease, parts, careful=True)
         except (RuleError, BadRowError):
-            self._rescue(lease.run_id, events)
+            self._rescue(parts)
             raise
 
-    def _commit(self, lease: Lease, events: Sequence[Event], *, careful: bool) -> Committed:
+    def _commit(self, lease: Lease, parts: Sequence[Below], *, careful: bool) -> Committed:
+        refused: list[str] = []
         with self._db.write() as raw:
-            row = self._one("fence", lease.run_id, lease.holder, lease.term)
-            if row is None:
-                return Committed(lost=True, refused=self._finishes(lease.run_id, events).refused)
-            batch = Batch(raw, self._queries, row[0], RunState(row[1]), last_event=row[2], careful=careful)
-            write(batch, events)
-        return Committed(refused=tuple(batch.refused))
+            if self._one("fence", lease.run_id, lease.run_id, lease.holder, lease.term) is None:
+                known = [part for part in parts if part.new is None]
+                lost = [self._finishes(part.run_id, part.events).refused for part in known]
+                return Committed(lost=True, refused=tuple(dispatch for one in lost for dispatch in one))
+            for part in parts:
+                batch = self._batch(raw, lease, part, careful=careful)
+                write(batch, part.events)
+                refused += batch.refused
+        return Committed(refused=tuple(refused))
+
+    def _batch(self, raw: sqlite3.Connection, lease: Lease, part: Below, *, careful: bool) -> Batch:
+        if part.new is not None:
+            return self._insert(raw, part.new, sha256(part.new.params_json), careful=careful)
+        row = self._one("fence", part.run_id, lease.run_id, lease.holder, lease.term)
+        if row is None:
+            raise RuleError("not-of-this-run", f"run {part.run_id} is none of run {lease.run_id}'s children")
+        return Batch(raw, self._queries, row[0], RunState(row[1]), last_event=row[2], careful=careful)
 
     def _finishes(self, run_id: str, events: Sequence[Event]) -> Committed:
         """Write the ends of attempts alone, each on its own; needs no lease. Inside a transaction.
@@ -176,16 +196,16 @@ class SqliteStore(Reader):
         write(batch, [event for event in events if _is_own_end(event)])
         return Committed(refused=tuple(batch.refused))
 
-    def _rescue(self, run_id: str, events: Sequence[Event]) -> None:
+    def _rescue(self, parts: Sequence[Below]) -> None:
         """Record the ends in a batch that was refused for another event's sake, row by row."""
-        for event in events:
-            if _is_own_end(event):
-                try:
-                    with self._db.write():
-                        self._finishes(run_id, [event])
-                except (RuleError, BadRowError):
-                    # the refused event itself; its error is on its way to the caller
-                    continue
+        ends = [(one.run_id, event) for one in parts if one.new is None for event in one.events if _is_own_end(event)]
+        for run_id, event in ends:
+            try:
+                with self._db.write():
+                    self._finishes(run_id, [event])
+            except (RuleError, BadRowError):
+                # the refused event itself; its error is on its way to the caller
+                continue
 
     def _put_artifacts(self, events: Sequence[Event]) -> None:
         for event in events:
@@ -224,7 +244,7 @@ class SqliteStore(Reader):
             return int(raw.execute(self._queries["insert_request"], values).lastrowid or 0)
 
     def delete_run(self, run_id: str) -> None:
-        """Remove an ended run: rows, events and spool."""
+        """Remove an ended run with its child runs: rows, events and spool."""
         with self._db.write() as raw:
             seq = self._seq(run_id)
             state = self._one("run_state", seq)[0]
@@ -234,17 +254,26 @@ class SqliteStore(Reader):
                     f"run {run_id} is {state} and may still go on",
                     f"`interlock abandon {run_id}` ends it",
                 )
-            fork = self._one("unfinished_fork", run_id)
-            if fork is not None:
-                raise StoreError(
-                    "run-needed",
-                    f"run {run_id} is needed by its fork {fork[0]}, which has not ended",
-                    f"`interlock run {fork[0]}` goes on with it, `interlock abandon {fork[0]}` ends it",
-                )
-            for query in _OF_A_RUN:
-                raw.execute(self._queries[query], (seq,))
-        with translated(self._spool.path(run_id)):
-            self._spool.remove(run_id)
+            above = self._one("run_by_id", run_id)[8]
+            if above is not None:
+                raise StoreError("run-is-child", f"run {run_id} goes with its parent {above}", f"remove {above}")
+            family = self._all("family", run_id)
+            for member, member_id in family:
+                self._refuse_needed(member_id)
+                for query in _OF_A_RUN:
+                    raw.execute(self._queries[query], (member,))
+        for _, member_id in family:
+            with translated(self._spool.path(member_id)):
+                self._spool.remove(member_id)
+
+    def _refuse_needed(self, run_id: str) -> None:
+        fork = self._one("unfinished_fork", run_id)
+        if fork is not None:
+            raise StoreError(
+                "run-needed",
+                f"run {run_id} is needed by its fork {fork[0]}, which has not ended",
+                f"`interlock run {fork[0]}` goes on with it, `interlock abandon {fork[0]}` ends it",
+            )
 
     def sweep_artifacts(self, *, dry_run: bool = False) -> int:
         """Remove artifact files that no step names and that are over an hour old; return how many those are."""
@@ -258,6 +287,7 @@ def _is_own_end(event: Event) -> bool:
 
 
 def _birth(new: NewRun) -> str:
-    steps = [(step.id, step.stages, step.each) for step in new.steps]
+    steps = [(step.id, step.stages, step.each, step.child) for step in new.steps]
     names = {"workflow": new.workflow, "plan_hash": new.plan_hash, "key": new.key, "parent": new.parent}
+    names |= {"parent_unit": new.parent_unit, "root": new.root}
     return to_json({**names, "forked_from": new.forked_from, "fork_step": new.fork_step, "steps": steps})

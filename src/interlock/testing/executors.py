@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 
 from interlock.dispatch.base import Job, Outcome, Report, Request
 from interlock.driver.clock import Clock
+from interlock.model.actions import Ahead
 from interlock.model.events import Process
+from interlock.model.plan import Plan
 
 Script = Callable[["HandExecutor"], Iterator[list[Report]]]
 """A generator: each `wait` of the loop runs it to its next `yield`, whose value the wait returns."""
@@ -28,9 +30,19 @@ class HandExecutor:
         self._clock = clock
         self._script = script(self)
 
-    def capacity(self, job: Job, wanted: int) -> list[Process | None]:  # noqa: ARG002 - the protocol's
+    def prepare(self, plan: Plan, ended: Collection[str]) -> None:
+        """Nothing has to be set up here."""
+
+    def capacity(self, job: Job, wanted: int, ahead: int = 0) -> list[Process | None]:  # noqa: ARG002 - the protocol's
         """Offer the free ones of `places`."""
         return [None] * min(wanted, self.places - len(self.running))
+
+    def ahead(self, run_id: str) -> dict[int, Ahead]:  # noqa: ARG002 - the protocol's
+        """Nothing waits in line here."""
+        return {}
+
+    def recall(self, run_id: str) -> None:
+        """Nothing waits in line here."""
 
     def start(self, requests: list[Request]) -> None:
         """Take note."""
@@ -50,7 +62,7 @@ class HandExecutor:
         """Take note; ends are the script's business."""
         self.cancelled.append(grace_s)
 
-    def tidy(self, step: int) -> None:
+    def tidy(self, steps: Collection[int]) -> None:
         """Nothing is left behind here."""
 
     def wake(self) -> None:

@@ -41,7 +41,7 @@ class FakeSources:
 
     def source(self) -> str:
         """The workflow file."""
-        return "flow.md"
+        return self._real
 
     def project(self) -> Project:
         """A project that does not exist."""

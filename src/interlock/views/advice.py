@@ -52,13 +52,28 @@ def next_commands(
 
     `live` says that a driver is at work: it takes answers, but no second driver.
     """
+    return [_of_family(run, found) for found in _own_commands(run, steps, facts, asked, live=live)]
+
+
+def _of_family(run: RunRow, found: Next) -> Next:
+    """A child goes on with the run above it: what drives it drives that."""
+    verb, name, *rest = found.command.removeprefix("interlock ").split(" ")
+    if run.root is None or verb not in _DRIVES or name != run.id:
+        return found
+    return found._replace(command=" ".join(("interlock", verb, run.root, *rest)))
+
+
+def _own_commands(run: RunRow, steps: Sequence[StepRow], facts: PlanFacts, asked: Asked, *, live: bool) -> list[Next]:
     blocked = [step for step in steps if step.state in _HELD]
     state = RunState(run.state)
     if live or state is RunState.ACTIVE:
         answers = [found for step in blocked for found in _of_step(run, step, facts, asked) if _is_answer(found)]
         return [*answers, Next(f"interlock events {run.id} --follow" if live else f"interlock run {run.id}")]
     if state is RunState.BLOCKED:
+        by_child = any(step.reason == "child_blocked" for step in blocked)
         found = [found for step in blocked for found in _of_step(run, step, facts, asked)]
+        if by_child and not found:
+            return []
         return list(dict.fromkeys(found)) or [Next(f"interlock run {run.id}")]
     if state is RunState.FAILED:
         return _failed(run, steps)
@@ -155,9 +170,17 @@ def _changed(run: str, _step: StepRow, _facts: PlanFacts, _asked: Asked) -> list
     ]
 
 
+def _by_child(_run: str, _step: StepRow, _facts: PlanFacts, _asked: Asked) -> list[Next]:
+    """What the child run is blocked by is moved on there."""
+    return []
+
+
+_DRIVES: Final = frozenset({"run", "resume", "events", "abandon"})
 _BLOCKED: Final[dict[str, Callable[[str, StepRow, PlanFacts, Asked], list[Next]]]] = {
     "approval_needed": _approval,
     "check_unavailable": _check,
+    "child_blocked": _by_child,
+    "child_waiting": _by_child,
     "directory_changed": _changed,
     "gate_rejected": _rejected,
     "judge_unavailable": _judge,

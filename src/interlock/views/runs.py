@@ -41,6 +41,7 @@ def run_view(row: RunRow, lease: Lease | None, facts: PlanFacts) -> dict[str, An
         "outcome": row.outcome,
         "reason": row.reason,
         "parent": row.parent,
+        "parent_unit": row.parent_unit,
         "forked_from": row.forked_from,
         "lease": lease_view(lease),
         "started_at": rfc3339(row.created_at),

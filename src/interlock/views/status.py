@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from interlock.model.events import DIVERGENCE
 from interlock.model.run import Lease
+from interlock.model.states import RunState
 from interlock.store.base import ApprovalRow, Census, RunRow, Spent, StepRow
 from interlock.views.census import step_censuses, total
 from interlock.views.facts import PlanFacts
 from interlock.views.runs import run_view
 from interlock.views.values import SCHEMA, value
+
+_MOST_CHILDREN: Final = 100
 
 
 class RunRows(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +30,7 @@ class RunRows(msgspec.Struct, frozen=True, kw_only=True):
     census: Sequence[Census]
     spent: Spent
     approvals: Sequence[ApprovalRow] = ()
+    children: Sequence[RunRow] = ()
     notices: frozenset[str] = frozenset()
 
 
@@ -59,8 +64,21 @@ def status_view(rows: RunRows, previews: dict[int, str] | None = None) -> dict[s
             _step_view(step, census, previews.get(step.step)) for step, census in zip(rows.steps, censuses, strict=True)
         ],
         "census": total(censuses),
+        "children": children_view(rows.children),
         "usage": usage_view(rows.spent, rows.run.driven_ms),
         "divergence": divergence_view(rows.notices),
+    }
+
+
+def children_view(children: Sequence[RunRow]) -> dict[str, Any]:
+    """The run's own child runs: how many in each state, and those that have not completed, as far as they are few."""
+    open_ones = [row for row in children if row.state != RunState.COMPLETED]
+    return {
+        "census": dict(sorted(Counter(row.state for row in children).items())),
+        "not_completed": [
+            {"id": row.id, "unit": row.parent_unit, "state": row.state, "reason": row.reason}
+            for row in open_ones[:_MOST_CHILDREN]
+        ],
     }
 
 

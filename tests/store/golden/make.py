@@ -5,14 +5,17 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import msgspec
 from tests.store import builders as b
 
 from interlock.model import canon
 from interlock.model import events as ev
-from interlock.model.states import RunState
+from interlock.model.states import RunState, StepState
+from interlock.store.births import Below
 from interlock.store.sqlite import SqliteStore
 
 OLD = "20300101-r0"
+FAMILY = "20300101-r2"
 
 
 def fill(store: SqliteStore) -> None:
@@ -63,6 +66,22 @@ def prompting(store: SqliteStore) -> None:
         ev.EngineParked(at=90, engine="coder", until=900),
     ]
     store.commit(mine, [*amended, b.started(1, step=1), b.reserved(0, step=1)])
+    below(store)
+
+
+def below(store: SqliteStore) -> None:
+    """A run with a child under way, which waits for a person."""
+    mine = b.lease(FAMILY)
+    run = b.new_run(FAMILY)
+    step = msgspec.structs.replace(run.steps[0], child=True)
+    store.create_run(msgspec.structs.replace(run, steps=(step,)), mine)
+    new = b.new_child(f"{FAMILY}-child", FAMILY, FAMILY)
+    store.commit(mine, [b.started(1), b.reserved(0)], [Below(run_id=new.id, events=[b.started(1)], new=new)])
+    waits: list[ev.Event] = [
+        b.step_moved(StepState.BLOCKED, reason="approval_needed", detail="d"),
+        b.run_moved(RunState.BLOCKED, reason="approval_needed", detail="d", driven_ms=5),
+    ]
+    store.commit(mine, [], [Below(run_id=new.id, events=[b.reserved(0), b.finished(0), *waits])])
 
 
 if __name__ == "__main__":

@@ -24,14 +24,18 @@ from interlock.views.runs import run_view
 @click.command(epilog=example("interlock list", "interlock list --state blocked --json"))
 @click.option("--state", type=click.Choice([state.value for state in RunState]), help="Only runs in this state.")
 @click.option("--workflow", metavar="FILE", help="Only runs of this workflow, as `list` shows it.")
+@click.option("--children", is_flag=True, help="Child runs too, which are units of others.")
 @click.option("-n", "--limit", type=click.IntRange(min=1), metavar="N", help="At most so many.")
 @from_option
 @json_option("Print a JSON list of run objects.")
 @click.pass_obj
-def command(session: Session, state: str | None, workflow: str | None, limit: int | None, *, as_json: bool) -> None:
+def command(
+    session: Session, state: str | None, workflow: str | None, limit: int | None, *, children: bool, as_json: bool
+) -> None:
     """List runs, newest first."""
     app = session.app
-    rows = app.store.runs(limit=limit, state=state, workflow=workflow) if app.project.journal.exists() else []
+    there = app.project.journal.exists()
+    rows = app.store.runs(limit=limit, state=state, workflow=workflow, children=children) if there else []
     if as_json:
         write_json_list(_views(app, rows))
     elif rows:

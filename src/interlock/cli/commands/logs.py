@@ -48,7 +48,11 @@ def command(session: Session, /, run: str, unit: str | None, **options: Any) -> 
     if unit is not None and not attempts.covers(unit):
         raise UsageError("unknown-unit", f"the run has no unit or step '{unit}'", f"see `interlock units {run_id}`")
     go_on = _until_ended(app.store, run_id) if options["follow"] else None
-    frames = read_log(app.project.logs / f"{run_id}.log", go_on=go_on)
+    row = app.store.run(run_id)
+    frames = read_log(app.project.logs / f"{row.family}.log", go_on=go_on)
+    if row.root is not None:
+        # the log is that of all runs of the family
+        frames = (frame for frame in frames if attempts.named(frame.dispatch).unit is not None)
     _show(_wanted(frames, attempts, unit, options["stream"]), attempts, options, alone=attempts.is_unit(unit))
 
 

@@ -7,10 +7,9 @@ import click
 from interlock.cli.artifact import show_artifact
 from interlock.cli.options import example, from_option, json_option, run_argument
 from interlock.cli.output import write_json
-from interlock.cli.reading import read_asked, read_previews, read_run
+from interlock.cli.reading import read_next, read_previews, read_run
 from interlock.cli.session import Session
 from interlock.cli.status_text import show_status
-from interlock.views.advice import next_commands
 from interlock.views.status import status_view
 
 
@@ -43,6 +42,5 @@ def command(session: Session, run: str, step: str | None, *, as_json: bool) -> N
     live = session.app.driven(run_id)
     stopping = live and any(request.kind == "abandon" for request in store.requests(run_id))
     # nothing can be done about a run in an export
-    asked = None if session.source else read_asked(store, rows)
-    commands = () if asked is None else next_commands(rows.run, rows.steps, rows.facts, asked, live=live)
+    commands = () if session.source else read_next(store, rows, live=live)
     show_status(rows, view, commands, live=live, stopping=stopping)

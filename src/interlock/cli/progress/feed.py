@@ -10,13 +10,20 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from interlock.model.events import Event, StepMoved
 from interlock.model.run import Snapshot
 
 _INTERVAL_S: Final = 0.1
 _MOST_EVENTS: Final = 50_000
+
+
+class Change(NamedTuple):
+    """Events of one run in order, and its snapshot, which may be ahead of them."""
+
+    events: Sequence[Event]
+    snapshot: Snapshot
 
 
 class Renderer(Protocol):
@@ -26,8 +33,11 @@ class Renderer(Protocol):
         """Show which run this is, `ended` of whose steps had ended by then; called once, before anything else."""
         ...
 
-    def show(self, events: Sequence[Event], snapshot: Snapshot, dropped: int) -> None:
-        """Show what was committed since the last call, perhaps nothing; `dropped` events could not be kept."""
+    def show(self, changes: Sequence[Change], snapshot: Snapshot, dropped: int) -> None:
+        """Show what was committed since the last call, perhaps nothing, in `snapshot` and the runs below it.
+
+        `dropped` events could not be kept.
+        """
         ...
 
     def end(self) -> None:
@@ -41,7 +51,7 @@ class Feed:
     def __init__(self, make: Callable[[], Renderer], *, most_events: int = _MOST_EVENTS) -> None:
         self._make = make
         self._most_events = most_events
-        self._batches: deque[Sequence[Event]] = deque()
+        self._batches: deque[Change] = deque()
         self._held = 0
         self._dropped = 0
         self._snapshot: Snapshot | None = None
@@ -52,7 +62,8 @@ class Feed:
 
     def __call__(self, events: Sequence[Event], snapshot: Snapshot) -> None:
         """Take a committed batch; returns at once."""
-        self._snapshot = snapshot
+        if snapshot.above is None:
+            self._snapshot = snapshot
         if self._thread is None:
             moved = {event.step for event in events if isinstance(event, StepMoved)}
             self._ended = sum(1 for step in snapshot.steps if step.ended and step.index not in moved)
@@ -64,7 +75,7 @@ class Feed:
             self._dropped += len(events)
             return
         self._held += len(events)
-        self._batches.append(tuple(events))
+        self._batches.append(Change(tuple(events), snapshot))
 
     def close(self) -> None:
         """Show the rest. A reader that stalls now holds up nobody but itself."""
@@ -90,10 +101,10 @@ class Feed:
         last = False
         while not last:
             last = self._closing.wait(_INTERVAL_S)
-            events: list[Event] = []
+            changes: list[Change] = []
             while self._batches:
-                events += self._batches.popleft()
+                changes.append(self._batches.popleft())
             self._held = 0
             dropped, self._dropped = self._dropped, 0
-            renderer.show(events, self._snapshot or snapshot, dropped)
+            renderer.show(changes, self._snapshot or snapshot, dropped)
         renderer.end()

@@ -18,18 +18,18 @@ _ASKS: Final[dict[ev.UnitKind, str]] = {
 }
 
 
-def gate_line(event: ev.Event, snapshot: Snapshot) -> str:
-    """What happens at a gate; empty for any other event."""
+def gate_line(event: ev.Event, snapshot: Snapshot, label: str = "") -> str:
+    """What happens at a gate; empty for any other event. `label` stands before the step."""
     match event:
         case ev.UnitsAdded() if event.kind in _ASKS:
             many = f" ({count(len(event.units), 'question')})" if len(event.units) > 1 else ""
-            return f"step {snapshot.steps[event.step].id}: {_ASKS[event.kind]}{many}"
+            return f"step {label}{snapshot.steps[event.step].id}: {_ASKS[event.kind]}{many}"
         case ev.Approved():
             said = "rejected" if event.verdict == "reject" else "overruled" if event.override else "approved"
             note = f": {clip(safe(event.note), _FEEDBACK_CHARACTERS)}" if event.note else ""
-            return f"step {snapshot.steps[event.step].id}: {said} by {safe(event.by)}{note}"
+            return f"step {label}{snapshot.steps[event.step].id}: {said} by {safe(event.by)}{note}"
         case ev.LoopsGranted():
-            return f"step {snapshot.steps[event.step].id}: {count(event.more, 'loop')} more granted"
+            return f"step {label}{snapshot.steps[event.step].id}: {count(event.more, 'loop')} more granted"
         case _:
             return ""
 

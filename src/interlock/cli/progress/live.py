@@ -14,9 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from interlock.cli.marks import mark
-from interlock.cli.progress.plain import PlainRenderer, Tone
+from interlock.cli.progress.feed import Change
+from interlock.cli.progress.plain import PlainRenderer, Tone, label, under_way
 from interlock.cli.text import count, duration
-from interlock.model.events import Event
 from interlock.model.run import Snapshot, Step
 from interlock.model.states import StepState, UnitState
 
@@ -34,7 +34,7 @@ class LiveRenderer:
         self._console = console or Console(file=sys.stdout, highlight=False)
         self._clock = clock
         self._began = clock()
-        self._since: dict[int, tuple[float, int]] = {}
+        self._since: dict[tuple[str, int], tuple[float, int]] = {}
         self._lines = PlainRenderer(self._print, clock=clock, heartbeat_s=float("inf"))
         self._live = Live(
             console=self._console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
@@ -45,9 +45,9 @@ class LiveRenderer:
         self._lines.begin(snapshot, ended)
         self._live.start()
 
-    def show(self, events: Sequence[Event], snapshot: Snapshot, dropped: int) -> None:
+    def show(self, changes: Sequence[Change], snapshot: Snapshot, dropped: int) -> None:
         """Add lines and redraw."""
-        self._lines.show(events, snapshot, dropped)
+        self._lines.show(changes, snapshot, dropped)
         self._live.update(self._picture(snapshot), refresh=True)
 
     def end(self) -> None:
@@ -59,26 +59,26 @@ class LiveRenderer:
 
     def _picture(self, snapshot: Snapshot) -> RenderableType:
         now = self._clock()
-        going = [step for step in snapshot.steps if step.state in _UNDER_WAY]
+        going = [(of, step) for of in under_way(snapshot) for step in of.steps if step.state in _UNDER_WAY]
         ended = sum(1 for step in snapshot.steps if step.ended)
         spent = self._lines.spending.text(snapshot)
         gone = duration((now - self._began) * 1000)
-        foot = f"{ended}/{len(snapshot.steps)} steps ended, {count(snapshot.running, 'unit')} running{spent}, {gone}"
+        foot = f"{ended}/{len(snapshot.steps)} steps ended, {count(snapshot.busy, 'unit')} running{spent}, {gone}"
         table = Table.grid(padding=(0, 1))
-        for step in going[:_MOST_STEPS]:
-            table.add_row(*self._row(step, now))
+        for of, step in going[:_MOST_STEPS]:
+            table.add_row(*self._row(of, step, now))
         if len(going) > _MOST_STEPS:
             table.add_row("", Text(f"and {len(going) - _MOST_STEPS} more", style="dim"))
         return Group(table, Text(foot, style="dim"))
 
-    def _row(self, step: Step, now: float) -> Sequence[RenderableType]:
+    def _row(self, of: Snapshot, step: Step, now: float) -> Sequence[RenderableType]:
         sign = mark(step.state.value)
         counts = dict(step.counts)
         total = len(step.work)
         done = total - sum(counts[state] for state in (UnitState.PENDING, UnitState.RUNNING, UnitState.WAITING))
-        began, before = self._since.setdefault(step.index, (now, done))
+        began, before = self._since.setdefault((of.run.id, step.index), (now, done))
         gone = duration((now - began) * 1000)
-        head = (Text(sign.sign, style=sign.colour), Text(step.id, style="bold"))
+        head = (Text(sign.sign, style=sign.colour), Text(f"{label(of)}{step.id}", style="bold"))
         if total <= 1:
             return (*head, Text(step.state.value), Text(gone, style="dim"))
         failed = f", {counts[UnitState.FAILED]:,} failed" if counts[UnitState.FAILED] else ""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from interlock.model.events import Event
+from interlock.cli.progress.feed import Change
 from interlock.model.run import Snapshot
 from interlock.views.events import live_event_view
 from interlock.views.values import SCHEMA
@@ -31,15 +32,14 @@ class NdjsonRenderer:
             }
         )
 
-    def show(self, events: Sequence[Event], snapshot: Snapshot, dropped: int) -> None:
-        """Write the events, all in one go."""
-
-        def name(step: int, unit: int | None) -> tuple[str | None, str | None]:
-            known = snapshot.steps[step]
-            return known.id, None if unit is None else known.units[unit].id
-
+    def show(self, changes: Sequence[Change], snapshot: Snapshot, dropped: int) -> None:
+        """Write the events, all in one go; those of child runs have their own run's id."""
         encode = msgspec.json.encode
-        lines = [encode(live_event_view(event, snapshot.run.id, name)) + b"\n" for event in events]
+        lines = [
+            encode(live_event_view(event, of.run.id, partial(_name, of))) + b"\n"
+            for events, of in changes
+            for event in events
+        ]
         if lines:
             self._write(b"".join(lines))
         if dropped:
@@ -50,3 +50,8 @@ class NdjsonRenderer:
 
     def _line(self, value: dict[str, Any]) -> None:
         self._write(msgspec.json.encode(value) + b"\n")
+
+
+def _name(snapshot: Snapshot, step: int, unit: int | None) -> tuple[str | None, str | None]:
+    known = snapshot.steps[step]
+    return known.id, None if unit is None else known.units[unit].id

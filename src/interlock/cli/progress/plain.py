@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
 from interlock.cli.hiding import hide_of
+from interlock.cli.progress.feed import Change
 from interlock.cli.progress.gates import feedback_of, gate_line, parked
 from interlock.cli.progress.spending import Spending
 from interlock.cli.text import clip, count, duration, safe
@@ -21,6 +22,7 @@ from interlock.model.states import RunState, StepState, UnitState
 
 HEARTBEAT_S: Final = 30.0
 _MOST_FAILURES: Final = 10
+_MOST_RUNNING: Final = 10
 Tone = Literal["plain", "good", "bad", "note"]
 """What a line means, for a terminal that has colours."""
 _TONES: Final[dict[StepState, Tone]] = {
@@ -47,8 +49,8 @@ class PlainRenderer:
         self._clock = clock
         self._heartbeat_s = heartbeat_s
         self._began = self._spoke = clock()
-        self._since_ms: dict[int, int] = {}
-        self._failures: Counter[int] = Counter()
+        self._since_ms: dict[tuple[str, int], int] = {}
+        self._failures: Counter[tuple[str, int]] = Counter()
         self.spending = Spending()
 
     def begin(self, snapshot: Snapshot, ended: int) -> None:
@@ -56,11 +58,13 @@ class PlainRenderer:
         went = f", {ended} of {count(len(snapshot.steps), 'step')} ended before" if ended else ""
         self._line(f"run {snapshot.run.id} of {safe(snapshot.plan.source)}{went}")
 
-    def show(self, events: Sequence[ev.Event], snapshot: Snapshot, dropped: int) -> None:
+    def show(self, changes: Sequence[Change], snapshot: Snapshot, dropped: int) -> None:
         """Write a line for what a person would want to know."""
-        for event in events:
-            self.spending.see(event)
-            self._tell(event, snapshot)
+        for events, of in changes:
+            for event in events:
+                self.spending.see(event)
+                if not (in_map(of) and _is_routine(event)):
+                    self._tell(event, of)
         if dropped:
             self._line(f"({count(dropped, 'event')} not shown: the reader was too slow)", "note")
         if self._clock() - self._spoke >= self._heartbeat_s:
@@ -80,33 +84,34 @@ class PlainRenderer:
             case ev.AttemptFinished() if event.unit_state is not UnitState.COMPLETED:
                 self._failed(event, snapshot)
             case ev.StepMoved():
-                self._moved(event, snapshot.steps[event.step])
+                self._moved(event, snapshot)
             case ev.RunMoved(state=RunState.WAITING):
-                self._line(f"run waiting: {safe(event.detail or event.reason or '')}")
+                run = "run" if snapshot.above is None else f"run {snapshot.run.id}"
+                self._line(f"{run} waiting: {safe(event.detail or event.reason or '')}")
             case ev.Notice():
                 self._line(f"notice: {safe(event.text)}", "note")
             case ev.EngineParked():
                 self._line(parked(event), "note")
             case _:
-                line = gate_line(event, snapshot)
+                line = gate_line(event, snapshot, label(snapshot))
                 if line:
                     self._line(line)
 
     def _started(self, event: ev.StepStarted, snapshot: Snapshot) -> None:
         step, spec = snapshot.steps[event.step], snapshot.plan.steps[event.step]
-        self._since_ms[event.step] = event.at
+        self._since_ms[snapshot.run.id, event.step] = event.at
         again = f" (round {event.round})" if event.round > 1 else ""
         if event.loop > 1:
             most = max(event.loop, (spec.gate.max_loops if spec.gate else 1) + snapshot.granted.get(event.step, 0))
             again = f" (loop {event.loop} of {most})"
         many = f" with {count(len(event.units), 'unit')}" if len(event.units) != 1 else ""
         told = feedback_of(event)
-        self._line(f"step {step.id} started{many}{again}" + (f", told: {told}" if told else ""))
+        self._line(f"step {label(snapshot)}{step.id} started{many}{again}" + (f", told: {told}" if told else ""))
 
     def _failed(self, event: ev.AttemptFinished, snapshot: Snapshot) -> None:
-        step = snapshot.steps[event.step]
-        self._failures[event.step] += 1
-        if self._failures[event.step] > _MOST_FAILURES:
+        step, place = snapshot.steps[event.step], (snapshot.run.id, event.step)
+        self._failures[place] += 1
+        if self._failures[place] > _MOST_FAILURES:
             return
         unit = step.units[event.unit]
         item = "" if unit.item is None else f", item {_shown(unit.item, snapshot)},"
@@ -116,33 +121,63 @@ class PlainRenderer:
         error = f": {clip(safe(event.error), _ERROR_CHARACTERS)}" if event.error else ""
         reason = f" ({event.reason.value})" if event.reason else ""
         tone: Tone = "bad" if event.unit_state is UnitState.FAILED else "note"
-        self._line(f"unit {safe(unit.id)}{item} {what}{reason}{error}", tone)
-        if self._failures[event.step] == _MOST_FAILURES:
-            self._line(f"step {step.id}: further failing units are counted, not shown")
+        self._line(f"unit {label(snapshot)}{safe(unit.id)}{item} {what}{reason}{error}", tone)
+        if self._failures[place] == _MOST_FAILURES:
+            self._line(f"step {label(snapshot)}{step.id}: further failing units are counted, not shown")
 
-    def _moved(self, event: ev.StepMoved, step: Step) -> None:
+    def _moved(self, event: ev.StepMoved, snapshot: Snapshot) -> None:
+        step, place = snapshot.steps[event.step], (snapshot.run.id, event.step)
         took = ""
-        if event.step in self._since_ms and event.state in {StepState.COMPLETED, StepState.FAILED}:
-            took = f" after {duration(event.at - self._since_ms[event.step])}"
+        if place in self._since_ms and event.state in {StepState.COMPLETED, StepState.FAILED}:
+            took = f" after {duration(event.at - self._since_ms[place])}"
         counts = f" ({_counts(step)})" if len(step.work) > 1 and event.state is not StepState.SKIPPED else ""
         route = f" -> {', '.join(event.route)}" if event.route else ""
         reason = f" ({event.reason})" if event.reason else ""
         # what a unit's own line has told is not told again
-        told = event.state is StepState.SKIPPED or self._failures[event.step]
+        told = event.state is StepState.SKIPPED or self._failures[place]
         detail = f": {clip(safe(event.detail), _ERROR_CHARACTERS)}" if event.detail and not told else ""
         self._line(
-            f"step {step.id} {event.state.value}{reason}{took}{counts}{route}{detail}", _TONES.get(event.state, "plain")
+            f"step {label(snapshot)}{step.id} {event.state.value}{reason}{took}{counts}{route}{detail}",
+            _TONES.get(event.state, "plain"),
         )
 
     def _heartbeat(self, snapshot: Snapshot) -> str:
         """What is under way, while nothing else is worth a line."""
         running = [
-            f"{step.id} {_counts(step)}" if len(step.work) > 1 else step.id
-            for step in snapshot.steps
+            f"{label(of)}{step.id} {_counts(step)}" if len(step.work) > 1 else f"{label(of)}{step.id}"
+            for of in under_way(snapshot)
+            for step in of.steps
             if step.state in {StepState.RUNNING, StepState.GATING, StepState.WAITING}
         ]
+        more = len(running) - _MOST_RUNNING
+        running[_MOST_RUNNING:] = [f"and {more} more"] if more > 0 else []
         gone = f"{duration((self._clock() - self._began) * 1000)}{self.spending.text(snapshot)}"
         return f"still running after {gone}: {'; '.join(running) or 'nothing'}"
+
+
+def label(snapshot: Snapshot) -> str:
+    """Return what stands before the steps of a child run: the units that it is, from the first run on."""
+    if snapshot.place is None or snapshot.above is None:
+        return ""
+    step, unit = snapshot.place
+    item = "" if unit.item is None else f"[{_shown(unit.item, snapshot.above)}]"
+    return f"{label(snapshot.above)}{step.id}{item} > "
+
+
+def under_way(snapshot: Snapshot) -> list[Snapshot]:
+    """Return the run and those below it that are under way, each after its parent."""
+    return [snapshot, *(found for below in list(snapshot.below) for found in under_way(below))]
+
+
+def in_map(snapshot: Snapshot) -> bool:
+    """Tell whether the run is one of many, of which only what goes wrong is told."""
+    return any(level.place is not None and level.place[1].item is not None for level in snapshot.levels)
+
+
+def _is_routine(event: ev.Event) -> bool:
+    return isinstance(event, ev.StepStarted | ev.UnitsAdded) or (
+        isinstance(event, ev.StepMoved) and event.state not in {StepState.FAILED, StepState.BLOCKED, StepState.WAITING}
+    )
 
 
 def _shown(item: bytes, snapshot: Snapshot) -> str:

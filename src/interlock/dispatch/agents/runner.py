@@ -30,7 +30,7 @@ from interlock.dispatch.agents.notices import notices
 from interlock.dispatch.agents.registry import adapter, live_adapter
 from interlock.dispatch.agents.verdict import conclude
 from interlock.dispatch.agents.watch import Watch
-from interlock.dispatch.attempt import Attempt, Supervisor, now_ms
+from interlock.dispatch.attempt import Attempt, now_ms
 from interlock.dispatch.base import EngineSettings, Outcome, Report, Started
 from interlock.dispatch.launch import explain, two_pipes
 from interlock.dispatch.leftovers import end_strays
@@ -40,6 +40,7 @@ from interlock.dispatch.output import TAIL_BYTES, Sink
 from interlock.dispatch.program import Programs, SpawnError
 from interlock.dispatch.reaper import Reaper
 from interlock.dispatch.redact_base import Redactor, ResolvedEnv
+from interlock.dispatch.supervisor import Supervisor
 from interlock.model.states import Reason
 
 LINGER_S: Final = 10.0

@@ -1,6 +1,7 @@
 -- Queries for taking a run out of the journal whole, whatever columns and tables this version has.
 
--- name: dump_family
+-- name: family
+-- The run and all runs below it, oldest first.
 WITH RECURSIVE family (id) AS (
   VALUES (?)
   UNION
@@ -28,3 +29,36 @@ SELECT artifact FROM step WHERE run_seq = ?1 AND artifact IS NOT NULL
 -- name: dump_artifacts
 SELECT DISTINCT artifact_hash FROM step
 WHERE run_seq = ? AND artifact IS NULL AND artifact_size IS NOT NULL ORDER BY artifact_hash
+
+-- name: dump_missing
+-- What a journal with the runs 1 to :runs can't be without, of which the first is told.
+SELECT told FROM (
+  SELECT 'there is no row of one of its runs, or of its plan' AS told
+  WHERE (SELECT count(*) FROM run JOIN run_plan ON run_plan.run_seq = run.seq) < :runs
+  UNION ALL
+  SELECT 'the steps of a run are not all there'
+  FROM (SELECT count(*) AS n, max(step) AS last FROM step GROUP BY run_seq) WHERE n <= last
+  UNION ALL
+  SELECT 'a unit is of a step that is not there' FROM unit
+  WHERE NOT EXISTS (SELECT 1 FROM step WHERE step.run_seq = unit.run_seq AND step.step = unit.step)
+  UNION ALL
+  SELECT 'the units of a step are not all there'
+  FROM (SELECT count(*) AS n, max(ordinal) AS last FROM unit GROUP BY run_seq, step) WHERE n <= last
+  UNION ALL
+  SELECT 'an attempt is of a unit that is not there' FROM attempt
+  WHERE NOT EXISTS (
+    SELECT 1 FROM unit
+    WHERE unit.run_seq = attempt.run_seq AND unit.step = attempt.step AND unit.ordinal = attempt.unit
+  )
+  UNION ALL
+  SELECT 'an approval is of a unit that is not there' FROM approval
+  WHERE NOT EXISTS (
+    SELECT 1 FROM unit
+    WHERE unit.run_seq = approval.run_seq AND unit.step = approval.step AND unit.ordinal = approval.unit
+  )
+  UNION ALL
+  SELECT 'an event is of a step that is not there' FROM event
+  WHERE step IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM step WHERE step.run_seq = event.run_seq AND step.step = event.step)
+)
+LIMIT 1;

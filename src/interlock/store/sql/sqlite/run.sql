@@ -1,8 +1,9 @@
 -- Queries on run, run_plan and lease.
 
 -- name: insert_run
-INSERT INTO run (id, workflow, state, key, parent, forked_from, fork_step, plan_hash, params_hash, params_json, created_at)
-VALUES (?, ?, 'active', ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO run (id, workflow, state, key, parent, parent_unit, root, forked_from, fork_step, plan_hash,
+  params_hash, params_json, created_at)
+VALUES (?, ?, 'active', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: insert_plan
 INSERT INTO run_plan (run_seq, json) VALUES (?, ?)
@@ -17,11 +18,11 @@ SELECT seq FROM run WHERE id = ?
 SELECT state FROM run WHERE seq = ?
 
 -- name: fence
--- One row, and only while this holder and term own the run, with its last event. Inside BEGIN IMMEDIATE nobody can
--- change that.
+-- One row, and only while this holder and term own the run (a child with the run that has no parent), with its last
+-- event. Inside BEGIN IMMEDIATE nobody can change that.
 SELECT run.seq, run.state, (SELECT coalesce(max(id), 0) FROM event WHERE run_seq = run.seq)
-FROM run JOIN lease ON lease.run_seq = run.seq
-WHERE run.id = ? AND lease.holder = ? AND lease.term = ? AND lease.released = 0
+FROM run JOIN run AS top ON top.id = coalesce(run.root, run.id) JOIN lease ON lease.run_seq = top.seq
+WHERE run.id = ? AND top.id = ? AND lease.holder = ? AND lease.term = ? AND lease.released = 0
 
 -- name: move_run
 UPDATE run SET state = ?, reason = ?, detail = ?, outcome = ?, wait_until = ?, driven_ms = ?, ended_at = ?
@@ -32,15 +33,20 @@ SELECT count(*) FROM step WHERE run_seq = ? AND state NOT IN ('completed', 'skip
 
 -- name: run_by_id
 SELECT id, workflow, state, reason, detail, outcome, wait_until, key, parent, plan_hash, params_json, created_at,
-  ended_at, driven_ms, forked_from, fork_step
+  ended_at, driven_ms, forked_from, fork_step, parent_unit, root
 FROM run WHERE id = ?
 
 -- name: runs
 SELECT id, workflow, state, reason, detail, outcome, wait_until, key, parent, plan_hash, params_json, created_at,
-  ended_at, driven_ms, forked_from, fork_step
+  ended_at, driven_ms, forked_from, fork_step, parent_unit, root
 FROM run
-WHERE (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR workflow = ?2)
-ORDER BY seq DESC LIMIT ?3
+WHERE (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR workflow = ?2) AND (?3 OR parent IS NULL)
+ORDER BY seq DESC LIMIT ?4
+
+-- name: child_runs
+SELECT id, workflow, state, reason, detail, outcome, wait_until, key, parent, plan_hash, params_json, created_at,
+  ended_at, driven_ms, forked_from, fork_step, parent_unit, root
+FROM run WHERE parent = ? ORDER BY seq
 
 -- name: unfinished_fork
 SELECT id FROM run WHERE forked_from = ? AND state IN ('active', 'waiting', 'blocked') LIMIT 1
@@ -58,9 +64,9 @@ INSERT INTO lease (holder, term, pid, start_ticks, boot_id, pid_namespace, host,
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: read_lease
-SELECT run.id, holder, term, pid, start_ticks, boot_id, pid_namespace, host, since_ms, renewed_ms, expires_ms,
+SELECT top.id, holder, term, pid, start_ticks, boot_id, pid_namespace, host, since_ms, renewed_ms, expires_ms,
   expires_boot_ms, released
-FROM lease JOIN run ON run.seq = lease.run_seq WHERE run.id = ?
+FROM run JOIN run AS top ON top.id = coalesce(run.root, run.id) JOIN lease ON lease.run_seq = top.seq WHERE run.id = ?
 
 -- name: take_lease
 UPDATE lease SET holder = ?, term = ?, pid = ?, start_ticks = ?, boot_id = ?, pid_namespace = ?, host = ?,

@@ -1,7 +1,7 @@
 -- Queries on step.
 
 -- name: insert_step
-INSERT INTO step (run_seq, step, id, stages, each_item) VALUES (?, ?, ?, ?, ?)
+INSERT INTO step (run_seq, step, id, stages, each_item, child) VALUES (?, ?, ?, ?, ?, ?)
 
 -- name: step_state
 SELECT state, round, loop FROM step WHERE run_seq = ? AND step = ?
@@ -30,8 +30,8 @@ WHERE run_seq = ? AND step = ? AND state = ?
   )
 
 -- name: steps
-SELECT step, step.id, step.state, step.reason, step.detail, round, loop, stages, each_item, artifact, artifact_hash, artifact_size,
-  route, started_at, step.ended_at
+SELECT step, step.id, step.state, step.reason, step.detail, round, loop, stages, each_item, child, artifact,
+  artifact_hash, artifact_size, route, started_at, step.ended_at
 FROM step JOIN run ON run.seq = step.run_seq WHERE run.id = ? ORDER BY step
 
 -- name: artifact

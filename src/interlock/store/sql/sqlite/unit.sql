@@ -132,9 +132,11 @@ SELECT step, state, reason, sum(counted) FROM unit WHERE run_seq = ? GROUP BY st
 SELECT step, sum(counted) FROM unit WHERE run_seq = ? AND reused IS NOT NULL GROUP BY step
 
 -- name: dispatched
--- Attempts are numbered from 1 without gaps, so the numbers of work units add up to their dispatches.
-SELECT coalesce(sum(attempt), 0), count(CASE WHEN asks > 0 AND state = 'completed' THEN 1 END)
-FROM unit WHERE run_seq = ? AND kind = 'work'
+-- Attempts are numbered from 1 without gaps, so the numbers of work units add up to their dispatches. A child run is
+-- none itself: what it dispatches is.
+SELECT coalesce(sum(attempt), 0), count(CASE WHEN asks > 0 AND unit.state = 'completed' THEN 1 END)
+FROM unit JOIN step ON step.run_seq = unit.run_seq AND step.step = unit.step AND step.child = 0
+WHERE unit.run_seq = ? AND kind = 'work'
 
 -- name: spent
 SELECT coalesce(sum(coalesce(input_tokens, 0) + coalesce(output_tokens, 0)), 0), coalesce(sum(cost_usd), 0.0),

@@ -13,7 +13,9 @@ CREATE TABLE run (
   outcome TEXT CHECK (outcome IN ('ok', 'degraded', 'failed', 'abandoned')),
   wait_until INTEGER,
   key TEXT,
-  parent TEXT,
+  parent TEXT, -- of a child run: the run that it is a unit of,
+  parent_unit TEXT, -- that unit's id without round and loop,
+  root TEXT, -- and the run that has no parent, whose lease is its own
   forked_from TEXT, -- the run whose completed units it may take over
   fork_step INTEGER NOT NULL DEFAULT 0 CHECK (fork_step >= 0), -- the steps before it are taken as they are
   plan_hash TEXT NOT NULL,
@@ -22,6 +24,7 @@ CREATE TABLE run (
   created_at INTEGER NOT NULL,
   ended_at INTEGER,
   driven_ms INTEGER NOT NULL DEFAULT 0 CHECK (driven_ms >= 0),
+  CHECK ((parent IS NULL) = (parent_unit IS NULL) AND (parent IS NULL) = (root IS NULL)),
   CHECK (
     CASE state
       WHEN 'active' THEN ended_at IS NULL AND wait_until IS NULL AND outcome IS NULL
@@ -36,6 +39,8 @@ CREATE TABLE run (
 ) STRICT;
 
 CREATE UNIQUE INDEX run_key ON run (key, plan_hash, params_hash) WHERE key IS NOT NULL;
+
+CREATE UNIQUE INDEX run_child ON run (parent, parent_unit) WHERE parent IS NOT NULL;
 
 CREATE INDEX run_forked ON run (forked_from) WHERE forked_from IS NOT NULL;
 
@@ -73,6 +78,7 @@ CREATE TABLE step (
     stages IN ('', 'check', 'judge', 'approval', 'check judge', 'check approval', 'judge approval', 'check judge approval')
   ), -- of its gate, in the order in which they are asked
   each_item INTEGER NOT NULL CHECK (each_item IN (0, 1)), -- what passes the gate: each item's result, else the artifact
+  child INTEGER NOT NULL CHECK (child IN (0, 1)), -- its work units are runs of their own, which count what they dispatch
   artifact_hash TEXT,
   artifact_size INTEGER,
   route TEXT NOT NULL DEFAULT '[]',

@@ -1,0 +1,37 @@
+"""The executor of this machine set up for a run: env groups, engines, interpreter and log of it and of those below it."""
+
+from __future__ import annotations
+
+import os
+
+from interlock.dispatch.log import RunLog
+from interlock.dispatch.markers import VARIABLE, Marker
+from interlock.dispatch.secrets import EnvResolver
+from interlock.driver.engines import key_names, settings_of
+from interlock.driver.executor import Executor
+from interlock.driver.local import LocalExecutor
+from interlock.driver.project import ProjectPaths
+from interlock.model import canon
+from interlock.model.plan import Plan
+from interlock.model.run import Lease
+from interlock.model.secret import secret_texts
+from interlock.plan.config import Config
+
+
+def local_executor(project: ProjectPaths, config: Config, plan: Plan, lease: Lease, params_json: bytes) -> Executor:
+    """Return an executor for the run that `lease` holds; `plan` and `params_json` are its own."""
+    plans = plan.whole
+    values = canon.loads(params_json.decode())
+    secrets = secret_texts((param.name for param in plan.params if param.secret), values)
+    groups = {group.name: group for one in plans for group in one.env_groups}
+    resolver = EnvResolver(groups.values(), plan.project.root, secrets, keys=key_names(config))
+    engines = {engine.name: engine for one in plans for engine in one.engines}
+    return LocalExecutor(
+        python=next((one.python for one in plans if one.python), ()),
+        python_path=tuple(dict.fromkeys(folder for one in plans for folder in one.python_path)),
+        env_for=lambda job: resolver.resolve(job.env, job.hidden),
+        marker=Marker(lease.run_id, lease.holder, lease.term, os.environ.get(VARIABLE, "")),
+        log=RunLog(project.logs / f"{lease.run_id}.log"),
+        scratch=project.state_dir / "tmp",
+        settings=settings_of(config, engines.values()),
+    )
