@@ -81,11 +81,19 @@ def ours(count: int, in_flight: int, commit_us: int = 0, unit_us: int = 0) -> tu
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "bench_module.py").write_text(MODULE, encoding="utf-8")
         target = PythonFunction(module="bench_module", function="nothing", file="bench_module.py", sha256="")
-        job = Job(key="bench", run_id="run", step_id="work", step=0, target=target, cwd=folder, timeout_ms=600_000)
+        job = Job(
+            key="bench",
+            run_id="run",
+            step_id="work",
+            step=0,
+            target=target,
+            cwd=folder,
+            timeout_ms=600_000,
+            python_path=(folder,),
+        )
         log = RunLog(Path(folder) / "log")
         executor = LocalExecutor(
             python=(sys.executable,),
-            python_path=(folder,),
             env_for=lambda _job: ResolvedEnv({}, NullRedactor()),
             marker=Marker("run", "holder", 1),
             log=log,

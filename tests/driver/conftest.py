@@ -32,7 +32,6 @@ class Functions:
         self._log = RunLog(self.log_path)
         self.executor = LocalExecutor(
             python=(python,),
-            python_path=(str(folder),),
             env_for=env_for,
             # by its marker a process may be killed, also by tests that run at the same time on this machine
             marker=Marker(self.run_id, "holder", 1),
@@ -49,7 +48,9 @@ class Functions:
         target = PythonFunction(module=module, function=function, file=f"{module}.py", sha256="")
         options.setdefault("cwd", str(self.folder))
         options.setdefault("key", f"{module}:{function}:{options}")
-        return Job(run_id=self.run_id, step_id="step", step=0, target=target, **options)
+        return Job(
+            run_id=self.run_id, step_id="step", step=0, target=target, **{"python_path": (str(self.folder),), **options}
+        )
 
     def request(self, job: Job, item: Any = None, process: Process | None = None, *, ahead: bool = False) -> Request:
         self._count += 1

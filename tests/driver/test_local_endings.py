@@ -270,10 +270,10 @@ from interlock.model.plan import PythonFunction
 from interlock.driver.local import LocalExecutor
 
 folder = Path(sys.argv[1])
-executor = LocalExecutor(python=(sys.executable,), python_path=(str(folder),), marker=Marker(uuid.uuid4().hex, "killed", 1),
+executor = LocalExecutor(python=(sys.executable,), marker=Marker(uuid.uuid4().hex, "killed", 1),
     env_for=lambda job: ResolvedEnv({}, NullRedactor()), log=RunLog(folder / "log"), scratch=folder)
 target = PythonFunction(module="work", function="family", file="work.py", sha256="")
-job = Job(key="k", run_id="r", step_id="s", step=0, target=target, cwd=str(folder),
+job = Job(key="k", run_id="r", step_id="s", step=0, target=target, cwd=str(folder), python_path=(str(folder),),
     params_json=b'"' + str(folder).encode() + b'"')
 [place] = executor.capacity(job, 1)
 executor.start([Request(job=job, dispatch="d", unit_id="u", attempt=1, idempotency_key="k", process=place)])

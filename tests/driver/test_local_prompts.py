@@ -28,7 +28,6 @@ def executor(tmp_path: Path, model_server: FakeLLM) -> Iterator[LocalExecutor]:
     settings = EngineSettings(name="fast", kind="llm", driver="openai", base_url=f"{model_server.url}/v1")
     made = LocalExecutor(
         python=(sys.executable,),
-        python_path=(str(tmp_path),),
         env_for=lambda _: ResolvedEnv({}, NullRedactor()),
         marker=Marker(uuid.uuid4().hex, "holder", 1),
         log=RunLog(tmp_path / "run.log"),
@@ -97,7 +96,6 @@ def test_a_prompt_is_cancelled_with_all_else(executor: LocalExecutor, model_serv
 def test_without_settings_an_engine_is_not_configured(tmp_path: Path) -> None:
     executor = LocalExecutor(
         python=(sys.executable,),
-        python_path=(),
         env_for=lambda _: ResolvedEnv({}, NullRedactor()),
         marker=Marker(uuid.uuid4().hex, "holder", 1),
         log=RunLog(tmp_path / "run.log"),

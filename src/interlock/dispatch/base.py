@@ -87,6 +87,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     feedback_json: bytes = b"null"
     artifact_json: bytes | None = None
     env: tuple[str, ...] = ()
+    python_path: tuple[str, ...] = ()
+    """Folders put before the interpreter's own path, of a Python function."""
     hidden: tuple[tuple[str, str], ...] = ()
     """Values to redact that no env group holds, with their names: params that look like secrets."""
     cwd: str = "."

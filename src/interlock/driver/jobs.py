@@ -152,6 +152,7 @@ class JobBook:
             inputs_json=context.inputs_json,
             artifact_json=self._artifact(step, spec, unit) if unit.kind in ("gate", "judge") else None,
             env=self._env(spec, unit),
+            python_path=self._plan.python_path,
             hidden=self._hidden,
             cwd=str(Path(self._plan.project.root, spec.cwd)),
             timeout_ms=spec.timeout_ms,

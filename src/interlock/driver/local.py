@@ -26,6 +26,7 @@ from interlock.dispatch.open_files import OF_A_COMMAND, OF_A_PROMPT, OpenFiles
 from interlock.dispatch.process import CommandRunner
 from interlock.dispatch.python import PythonPool
 from interlock.dispatch.python_link import Interpreter
+from interlock.dispatch.python_pools import PythonPools
 from interlock.dispatch.reaper import Reaper
 from interlock.dispatch.reaper_main import sweep
 from interlock.dispatch.redact_base import ResolvedEnv
@@ -56,7 +57,6 @@ class LocalExecutor:
         self,
         *,
         python: Sequence[str],
-        python_path: Sequence[str],
         env_for: Callable[[Job], ResolvedEnv],
         marker: Marker,
         log: RunLog,
@@ -100,11 +100,16 @@ class LocalExecutor:
             pump=Pump(self._poller, self._ready.append, lambda: self._post(_nothing)),
         )
         self._files = OpenFiles()
-        self._pool = PythonPool(
-            interpreter=Interpreter(tuple(python), tuple(python_path), base),
-            env_for=env_for,
-            marker=marker,
-            log=log,
+        self._python = (tuple(python), base)
+        self._pools = PythonPools(self._new_pool)
+
+    def _new_pool(self, path: tuple[str, ...]) -> PythonPool:
+        python, base = self._python
+        return PythonPool(
+            interpreter=Interpreter(python, path, base),
+            env_for=self._env_for,
+            marker=self._marker,
+            log=self._log,
             poller=self._poller,
             report=self._ready.append,
             post=self._post,
@@ -118,29 +123,29 @@ class LocalExecutor:
             return [None] * self._places(wanted, OF_A_COMMAND if job.call is None else OF_A_PROMPT)
         self._reaper.start()
         self._used_python = True
-        return self._pool.offer(job, wanted, ahead)
+        return self._pools.offer(job, wanted, ahead)
 
     def ahead(self, run_id: str) -> dict[int, Ahead]:
         """Python functions may wait in line behind quick ones."""
-        return self._pool.ahead(run_id)
+        return self._pools.ahead(run_id)
 
     def recall(self, run_id: str) -> None:
         """Give back what waits in line."""
-        self._pool.recall(run_id)
+        self._pools.recall(run_id)
 
     def prepare(self, plan: Plan, ended: Collection[str]) -> None:
         """Start the interpreter for a step that wants it at once: it comes up while the first units are journaled."""
         if any(_is_next(spec, ended) for spec in plan.steps):
             self._reaper.start()
             self._used_python = True
-            self._pool.prepare()
+            self._pools.prepare(plan.python_path)
 
     def _places(self, wanted: int, each: int) -> int:
         """Return how many more attempts that open `each` files may begin, and count them as offered."""
         prompts = 0 if self._prompts is None else self._prompts.under_way
         used = self._offered_files + OF_A_COMMAND * self._commands.under_way + OF_A_PROMPT * prompts
-        idle = not used and not self._pool.in_flight
-        places = self._files.places(wanted, each, held=used + len(self._pool.sockets), idle=idle)
+        idle = not used and not self._pools.in_flight
+        places = self._files.places(wanted, each, held=used + self._pools.workers, idle=idle)
         self._offered_files += places * each
         return places
 
@@ -152,12 +157,12 @@ class LocalExecutor:
             if request.job.call is not None:
                 self._prompt_runner().start(request)
             elif _is_function(request.job):
-                self._pool.start(request, now, now_ms)
+                self._pools.start(request, now, now_ms)
                 self._python_steps.add(request.job.step)
             else:
                 self._command_jobs.setdefault(request.job.step, set()).add(request.job.key)
                 self._commands.start(request)
-        self._pool.take_back()
+        self._pools.take_back()
 
     def _prompt_runner(self) -> PromptRunner:
         """Make it at the first prompt: it brings an event loop and the agents' adapters along."""
@@ -180,7 +185,7 @@ class LocalExecutor:
     def wait(self, timeout_s: float | None) -> list[Report]:
         """Return what has happened. Many short units in flight are gathered, for fewer and bigger commits."""
         until = None if timeout_s is None else time.monotonic() + timeout_s
-        self._pool.go_on()
+        self._pools.go_on()
         # the threads that start commands need the interpreter, and would have to take it from this one
         self._commands.await_births(_BIRTH_S)
         while True:
@@ -197,7 +202,7 @@ class LocalExecutor:
         first = self._ready[0] if self._ready else None
         if type(first) is not Outcome or not first.is_json or first.ended_at - first.started_at > _GATHER_MS:
             return
-        total = len(self._ready) + self._pool.in_flight
+        total = len(self._ready) + self._pools.in_flight
         if total < _GATHER_FROM:
             return
         enough = min(_GATHER_MOST, total * _GATHER_SHARE)
@@ -209,27 +214,27 @@ class LocalExecutor:
     def _poll(self, until: float | None) -> None:
         """Handle what is there, waiting until something is, or the earlier of `until` and the pool's next tick."""
         now = time.monotonic()
-        due = min(self._pool.next_tick, self._commands.next_tick)
+        due = min(self._pools.next_tick, self._commands.next_tick)
         if until is not None:
             due = min(due, until)
         events = self._poller.poll(None if due == float("inf") else max(0.0, due - now), _EVENTS)
         now_ms = time.time_ns() // 1_000_000
-        sockets = self._pool.sockets
         answers = []
         for fd, mask in events:
-            if fd in sockets:
-                answers.append((fd, mask))
+            pool = self._pools.of_socket(fd)
+            if pool is not None:
+                answers.append((pool, fd, mask))
             elif fd == self._event:
                 self._take_posted()
             elif not self._commands.on_event(fd):
-                self._pool.on_handler(fd)
-        for fd, mask in answers:
-            peer = sockets.get(fd)
+                self._pools.on_handler(fd)
+        for pool, fd, mask in answers:
+            peer = pool.sockets.get(fd)
             if peer is not None:
-                self._pool.on_socket(peer, mask, now_ms)
+                pool.on_socket(peer, mask, now_ms)
         self._commands.tick(time.monotonic())
-        if self._pool.next_tick <= now or not events:
-            self._pool.tick(time.monotonic())
+        if self._pools.next_tick <= now or not events:
+            self._pools.tick(time.monotonic())
 
     def _take_posted(self) -> None:
         os.eventfd_read(self._event)
@@ -260,7 +265,7 @@ class LocalExecutor:
         self._commands.cancel(dispatches, grace_s)
         if self._prompts is not None:
             self._prompts.cancel(dispatches, grace_s)
-        self._pool.cancel(None if dispatches is None else frozenset(dispatches), grace_s)
+        self._pools.cancel(None if dispatches is None else frozenset(dispatches), grace_s)
 
     def tidy(self, steps: Collection[int]) -> None:
         """End what the steps' attempts left running outside of their groups."""
@@ -284,7 +289,7 @@ class LocalExecutor:
         """End everything. Idempotent."""
         if self._closed:
             return
-        self._pool.close()
+        self._pools.close()
         if self._prompts is not None:
             self._prompts.close()
         self._commands.close()

@@ -28,7 +28,6 @@ def local_executor(project: ProjectPaths, config: Config, plan: Plan, lease: Lea
     engines = {engine.name: engine for one in plans for engine in one.engines}
     return LocalExecutor(
         python=next((one.python for one in plans if one.python), ()),
-        python_path=tuple(dict.fromkeys(folder for one in plans for folder in one.python_path)),
         env_for=lambda job: resolver.resolve(job.env, job.hidden),
         marker=Marker(lease.run_id, lease.holder, lease.term, os.environ.get(VARIABLE, "")),
         log=RunLog(project.logs / f"{lease.run_id}.log"),
