@@ -48,16 +48,17 @@ def seen(marks: Path) -> list[list[str]]:
     return [line.split(" ") for line in marks.read_text().splitlines()]
 
 
-def test_a_warm_retry_goes_on_in_its_session_and_its_worktree(world: World, marks: Path) -> None:
+def test_a_warm_retry_goes_on_in_its_session_at_its_path_and_begins_at_the_base(world: World, marks: Path) -> None:
     agent(world, FAIL_ONCE)
     result, _, (unit,) = world.run(f"  - {{ id: a, isolation: worktree, {WARM} }}\n", "## a\nAdd a line.\n")
     assert (result.state, unit.attempt) == ("completed", 2)
     first, second = seen(marks)
     assert (first[0], second[0]) == ("", "s1")
     assert first[1] == second[1] == f"{world.root}/.interlock/worktrees/{result.run_id}/a.solo/1"
-    kept = world.git("rev-parse", f"refs/interlock/{result.run_id}/a.solo/1")
-    assert (second[2], second[3:]) == (kept, ["3", "2"])
-    assert world.git("show", f"{unit.left}:file").splitlines() == ["one", "more", "more"]
+    kept = world.git("show", f"refs/interlock/{result.run_id}/a.solo/1:file").splitlines()
+    assert kept == ["one", "more"], "what the first attempt left is kept"
+    assert (second[2], second[3:]) == (world.git("rev-parse", "HEAD"), ["2", "1"])
+    assert world.git("show", f"{unit.left}:file").splitlines() == ["one", "more"]
     assert world.registered() == [first[1]]
     folder = Path(first[1]).parent
     assert [path.name for path in folder.iterdir()] == ["1"]

@@ -65,9 +65,9 @@ class TreeBook:
             return self._ask(spec, unit, number, judged.left or base_of(self._snap, spec, step, judged))
         if unit.kind != "work":
             return None
-        # an agent that remembers what it did finds it done, and so does the one corrective re-ask; a retry begins anew
+        # the one corrective re-ask goes on where the attempt before left off; a retry begins anew
         corrects = unit.state is UnitState.PENDING and unit.asks > 0 and unit.reason in MISSES
-        base = (unit.left if corrects or session else None) or base_of(self._snap, spec, step, unit)
+        base = (unit.left if corrects else None) or base_of(self._snap, spec, step, unit)
         ask = self._ask(spec, unit, number, base)
         return msgspec.structs.replace(ask, path=unit.worktree) if session and unit.worktree else ask
 
