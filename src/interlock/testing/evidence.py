@@ -22,7 +22,7 @@ from interlock.errors import StoreError
 from interlock.model import canon
 from interlock.model.states import AttemptState, StepState, UnitState
 from interlock.plan.freeze import thaw
-from interlock.store.base import StepRow, UnitRow
+from interlock.store.base import RunRow, StepRow, UnitRow
 from interlock.store.sqlite import SqliteStore
 
 _GONE_S: Final = 5.0
@@ -86,17 +86,36 @@ def gather(project: Path, besides: Collection[str] = ()) -> Evidence | None:
         if not runs:
             return None
         (run,) = runs
-        plan = thaw(store.plan(run.id)[1], run.plan_hash, run.id)
-        units = list(store.units(run.id))
-        steps = store.steps(run.id)
-        gated = [step for step, spec in zip(steps, plan.steps, strict=True) if spec.gate is not None]
-        names = {(unit.step, unit.ordinal): unit.id for unit in units}
-        attempts = {
-            (names[unit.step, unit.ordinal], row.number): row.state
-            for unit in units
-            for row in store.attempts(run.id, unit.step, unit.ordinal)
-        }
-        made = tuple((step.id, step.state, _essence(store.artifact(run.id, step.step))) for step in steps)
+        family = [_run_evidence(store, one, ran) for one in _family(store, run)]
+    attempts = {attempt: state for one in family for attempt, state in one.attempts.items()}
+    ungated = tuple(step for one in family for step in one.ungated)
+    ending = Ending(
+        run.state,
+        run.outcome,
+        tuple(made for one in family for made in one.ending.steps),
+        tuple(sorted(seen for one in family for seen in one.ending.units)),
+        frozenset(unit for one in family for unit in one.ending.taken),
+    )
+    return Evidence(run.id, ending, attempts, ungated, ran)
+
+
+def _family(store: SqliteStore, run: RunRow) -> list[RunRow]:
+    """Return the run and those below it; units of the sample and its children have different names."""
+    return [run, *(below for child in store.children(run.id) for below in _family(store, child))]
+
+
+def _run_evidence(store: SqliteStore, run: RunRow, ran: Counter[Attempt]) -> Evidence:
+    plan = thaw(store.plan(run.id)[1], run.plan_hash, run.id)
+    units = list(store.units(run.id))
+    steps = store.steps(run.id)
+    gated = [step for step, spec in zip(steps, plan.steps, strict=True) if spec.gate is not None]
+    names = {(unit.step, unit.ordinal): unit.id for unit in units}
+    attempts = {
+        (names[unit.step, unit.ordinal], row.number): row.state
+        for unit in units
+        for row in store.attempts(run.id, unit.step, unit.ordinal)
+    }
+    made = tuple((step.id, step.state, _essence(store.artifact(run.id, step.step))) for step in steps)
     seen = tuple((unit.id, unit.state, _essence(unit.result), unit.verdict) for unit in units if unit.kind != "probe")
     passed = {step.id for step in gated if _passed(step, units, ran)}
     ungated = tuple(step.id for step in gated if step.state == StepState.COMPLETED and step.id not in passed)
