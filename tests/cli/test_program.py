@@ -268,7 +268,7 @@ def test_the_package_runs_as_a_program() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["abandon", "approve", "events", "fork", "logs", "reject", "replay", "resolve", "resume", "units"]
+    "name", ["abandon", "approve", "events", "fork", "logs", "reject", "resolve", "resume", "units"]
 )
 def test_a_command_about_a_run_says_that_none_was_named(interlock: Interlock, name: str) -> None:
     said = interlock(name)

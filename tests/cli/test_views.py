@@ -58,6 +58,7 @@ def test_a_run_object_has_exactly_the_contract_s_keys(rows: Any) -> None:
         "outcome": "ok",
         "reason": None,
         "parent": None,
+        "parent_unit": None,
         "forked_from": None,
         "lease": {
             "holder": "h",
@@ -118,7 +119,7 @@ def test_status_has_exactly_the_contract_s_keys(rows: Any) -> None:
         ),
         {1: "[1,2"},
     )
-    assert list(view) == ["schema", "run", "steps", "census", "usage", "divergence"]
+    assert list(view) == ["schema", "run", "steps", "census", "children", "usage", "divergence"]
     assert (view["schema"], view["divergence"]) == (1, ["way:solo"])
     assert [list(step) for step in view["steps"]] == [
         ["id", "state", "loop", "artifact", "reason", "feedback", "census"]

@@ -57,10 +57,10 @@ def next_commands(
 
 def _of_family(run: RunRow, found: Next) -> Next:
     """A child goes on with the run above it: what drives it drives that."""
-    verb, name, *rest = found.command.removeprefix("interlock ").split(" ")
-    if run.root is None or verb not in _DRIVES or name != run.id:
+    verb, _, rest = found.command.removeprefix("interlock ").partition(" ")
+    if run.root is None or verb not in _DRIVES:
         return found
-    return found._replace(command=" ".join(("interlock", verb, run.root, *rest)))
+    return found._replace(command=f"interlock {verb} {run.root}{rest.removeprefix(run.id)}")
 
 
 def _own_commands(run: RunRow, steps: Sequence[StepRow], facts: PlanFacts, asked: Asked, *, live: bool) -> list[Next]:
