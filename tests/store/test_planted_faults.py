@@ -17,7 +17,7 @@ PLANTED = [
     pytest.param("fence", "AND lease.term = ?", "AND ? > 0", "test_a_batch_of_an_older_term_is_lost", id="write-without-term"),
     pytest.param("fence", "AND lease.holder = ?", "AND ? <> ''", "test_a_batch_of_another_holder_is_lost", id="write-without-holder"),
     pytest.param("fence", "AND top.id = ?", "AND ? <> ''", "test_a_run_of_another_family_is_not_written_under_this_lease", id="write-to-a-stranger"),
-    pytest.param("fence", "coalesce(run.root, run.id)", "run.id", "test_a_child_is_born_with_the_reservation_of_its_unit", id="child-without-lease"),
+    pytest.param("fence", "coalesce(run.root, run.id)", "run.id", "test_who_lost_the_lease_changes_no_child_but_ends_its_own_attempts", id="child-without-lease"),
     pytest.param("dispatched", "AND step.child = 0", "", "test_what_a_child_uses_counts_once_and_in_all_runs_above_it", id="child-counted-twice"),
     pytest.param("fence", "AND lease.released = 0", "", "test_a_released_lease_writes_no_more_than_a_lost_one", id="write-after-release"),
     pytest.param("take_lease", "AND renewed_ms = ?", "AND ? > 0", "test_a_lease_is_not_taken_over_a_view_that_is_out_of_date", id="rob-a-renewing-holder"),

@@ -82,7 +82,7 @@ def references(target: object) -> dict[str, Reference]:
 def ended(parent: Unit, child: Snapshot, at: int, stopped: Reason | None = None) -> Outcome:
     """Return what an ended child run is to its parent's unit; its result is that of its last step that was not skipped."""
     run = child.run
-    outcome = Outcome(dispatch=parent.dispatch or "", status="failed", started_at=run.created_at, ended_at=at)
+    outcome = Outcome(dispatch=parent.dispatch or "", status="failed", ended_at=at)
     if run.state is RunState.ABANDONED:
         return replace(outcome, status="aborted", error=f"run {run.id} was abandoned")
     if run.state is not RunState.COMPLETED:

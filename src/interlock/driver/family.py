@@ -74,9 +74,10 @@ class Family:
     def __iter__(self) -> Iterator[Member]:
         return iter(self.members)
 
-    def find(self, number: int) -> Member:
-        """Return the member that a step belongs to, by the executor's number of it."""
-        return next(member for member in reversed([*self.members, *self._over]) if member.first <= number)
+    def find(self, number: int) -> Member | None:
+        """Return the member that a step belongs to, by the executor's number of it; None once it is over."""
+        found = (one for one in self.members if one.first <= number < one.first + len(one.snap.steps))
+        return next(found, None)
 
     def load(self, moment: Moment) -> None:
         """Take in the child runs that are under way, and theirs."""

@@ -34,9 +34,10 @@ def recorded(
                 place = inflight[report.dispatch]
                 yield place.member, _started(place, report, wall_ms)
         elif type(report) is EnvAudit:
-            member = family.find(report.step)
-            for event in _audited(member, report, wall_ms):
-                yield member, event
+            audited = family.find(report.step)
+            if audited is not None:
+                for event in _audited(audited, report, wall_ms):
+                    yield audited, event
 
 
 def _audited(member: Member, report: EnvAudit, wall_ms: int) -> Iterator[ev.Event]:

@@ -159,8 +159,8 @@ class Reader:
             return self._spent(run_id)
 
     def _spent(self, run_id: str) -> Spent:
-        sums = [self._spent_by(member) for member, _ in self._all("family", run_id)]
-        tokens, cost, estimated, unpriced, placeholders, units, corrected = map(sum, zip(*sums, strict=True))
+        tokens, cost, estimated, unpriced, placeholders = self._one("spent", PLACEHOLDERS, run_id)
+        units, corrected = self._one("dispatched", run_id)
         return Spent(
             units=units,
             tokens=tokens,
@@ -170,9 +170,6 @@ class Reader:
             corrected=corrected,
             placeholders=placeholders,
         )
-
-    def _spent_by(self, seq: int) -> tuple[Any, ...]:
-        return (*self._one("spent", PLACEHOLDERS, seq), *self._one("dispatched", seq))
 
     def units(
         self, run_id: str, *, step: int | None = None, state: str | None = None, limit: int | None = None

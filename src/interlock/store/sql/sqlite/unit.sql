@@ -134,16 +134,24 @@ SELECT step, sum(counted) FROM unit WHERE run_seq = ? AND reused IS NOT NULL GRO
 -- name: dispatched
 -- Attempts are numbered from 1 without gaps, so the numbers of work units add up to their dispatches. A child run is
 -- none itself: what it dispatches is.
+WITH RECURSIVE family (seq, id) AS (
+  SELECT seq, id FROM run WHERE id = ?1
+  UNION ALL SELECT run.seq, run.id FROM family JOIN run ON run.parent = family.id
+)
 SELECT coalesce(sum(attempt), 0), count(CASE WHEN asks > 0 AND unit.state = 'completed' THEN 1 END)
 FROM unit JOIN step ON step.run_seq = unit.run_seq AND step.step = unit.step AND step.child = 0
-WHERE unit.run_seq = ? AND kind = 'work'
+WHERE unit.run_seq IN (SELECT seq FROM family) AND kind = 'work'
 
 -- name: spent
+WITH RECURSIVE family (seq, id) AS (
+  SELECT seq, id FROM run WHERE id = ?2
+  UNION ALL SELECT run.seq, run.id FROM family JOIN run ON run.parent = family.id
+)
 SELECT coalesce(sum(coalesce(input_tokens, 0) + coalesce(output_tokens, 0)), 0), coalesce(sum(cost_usd), 0.0),
   coalesce(sum(CASE estimated WHEN 1 THEN coalesce(input_tokens, 0) + coalesce(output_tokens, 0) ELSE 0 END), 0),
   count(CASE WHEN engine IS NOT NULL AND ended_at IS NOT NULL AND cost_usd IS NULL THEN 1 END),
   count(CASE WHEN engine IS NOT NULL AND instr(error, ?1) > 0 THEN 1 END)
-FROM attempt WHERE run_seq = ?2
+FROM attempt WHERE run_seq IN (SELECT seq FROM family)
 
 -- name: session_usage
 -- By session; what is unknown of one answer is unknown of the sum.
