@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import click
@@ -79,14 +80,13 @@ def command(session: Session, /, run: str, **options: Any) -> int:  # noqa: ANN4
 
 def _check_loops(app: App, run_id: str) -> None:
     """Refuse loops for a run in which they would change nothing."""
-    facts = facts_of(app.store)(run_id, app.store.run(run_id).plan_hash)
-    rejected = [row for row in app.store.steps(run_id) if row.reason == "gate_rejected" and row.state == "blocked"]
-    if any(facts.loops(row.step) for row in rejected):
+    rejected = list(_rejected(app, run_id))
+    if any(loops for _, loops in rejected):
         return
     if rejected:
         raise UsageError(
             "cannot-loop",
-            f"step '{rejected[0].id}' is no prompt: doing it again with feedback would change nothing",
+            f"step '{rejected[0][0]}' is no prompt: doing it again with feedback would change nothing",
             f"ask its gate again with `interlock resume {run_id}`, or pass it with `interlock approve --override`",
         )
     hint = f"see where it stands: interlock status {run_id}"
@@ -105,3 +105,13 @@ def _ceiling(name: str, value: str) -> tuple[str, float]:
     if not 0 <= number < float("inf") or (name != "max_cost_usd" and not number.is_integer()):
         raise UsageError("invalid-ceiling", f"{name}={value} is no ceiling", f"write a number, such as {name}=200")
     return name, number
+
+
+def _rejected(app: App, run_id: str) -> Iterator[tuple[str, bool]]:
+    """Yield the rejected steps of the run and of those below it, and whether they can loop."""
+    facts = facts_of(app.store)(run_id, app.store.run(run_id).plan_hash)
+    for row in app.store.steps(run_id):
+        if row.reason == "gate_rejected" and row.state == "blocked":
+            yield row.id, facts.loops(row.step)
+    for child in app.store.children(run_id):
+        yield from _rejected(app, child.id)
