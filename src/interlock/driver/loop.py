@@ -127,8 +127,10 @@ class Loop:
             self._look_around()
 
     def _record(self, reports: Sequence[Report]) -> None:
-        wall_ms, steady_ms = self._clock.wall_ms(), self._steady_ms()
-        for member, event in recorded(self._family, self._inflight, reports, wall_ms, steady_ms):
+        # who took over during a pause may have ended what was ours, or taken its place away: that is no end of its own
+        self._still_ours()
+        moment, lost = self._moment(), self.stop is Stop.LEASE_LOST
+        for member, event in recorded(self._family, self._inflight, reports, moment, done_only=lost):
             member.add((event,))
 
     @property
@@ -247,9 +249,7 @@ class Loop:
     def _warn(self, refused: Sequence[str]) -> None:
         """Tell of ends that came too late; the journal has another end of theirs, so it is not the place."""
         at, run = self._clock.wall_ms(), self._snap.run.id
-        told = [
-            ev.Notice(at=at, code=f"refused:{dispatch}", text=_REFUSED.format(dispatch, run)) for dispatch in refused
-        ]
+        told = [ev.Notice(at=at, code=f"refused:{one}", text=_REFUSED.format(one, run)) for one in refused]
         if told:
             self._observe(told, self._snap)
 

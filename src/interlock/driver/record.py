@@ -7,7 +7,7 @@ from collections.abc import Iterator, MutableMapping, Sequence
 from interlock.decide.outcome import record
 from interlock.dispatch.base import EnvAudit, Outcome, Report, Started
 from interlock.driver.family import Family
-from interlock.driver.member import Member, Place
+from interlock.driver.member import Member, Moment, Place
 from interlock.model import events as ev
 from interlock.model.run import Snapshot, Step
 
@@ -16,16 +16,20 @@ Inflight = MutableMapping[str, Place]
 
 
 def recorded(
-    family: Family, inflight: Inflight, reports: Sequence[Report], wall_ms: int, steady_ms: int
+    family: Family, inflight: Inflight, reports: Sequence[Report], moment: Moment, *, done_only: bool = False
 ) -> Iterator[tuple[Member, ev.Event]]:
-    """Yield what the reports change, and in which run; ended attempts leave `inflight`. Backoff counts from `steady_ms`."""
+    """Yield what the reports change, and in which run; ended attempts leave `inflight`.
+
+    With `done_only` attempts that were not ended well are left open, for the driver that has taken over to close.
+    """
+    wall_ms = moment.wall_ms
     ended = {report.dispatch for report in reports if type(report) is Outcome}
     for report in reports:
         if type(report) is Outcome:
             place = inflight.pop(report.dispatch, None)
-            if place is not None:
+            if place is not None and (report.status == "ok" or not done_only):
                 member = place.member
-                for event in record(member.snap, place.step, place.unit, report, steady_ms):
+                for event in record(member.snap, place.step, place.unit, report, moment.at):
                     yield member, event
                 for event in _notices(member.snap, report, place.step, wall_ms):
                     yield member, event

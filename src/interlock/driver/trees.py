@@ -93,10 +93,10 @@ class TreeBook:
             for piece in pieces(step)
         )
         base = step.base or base_of(self._snap, spec, step, unit) or "HEAD"
+        # a place of its own, since a driver that lost the run in its sleep may wake up and go on in the one before
+        place = ask_of(self._plan, self._snap.run.id, spec, unit.id, unit.attempt + 1, base)
         return MergeAsk(
-            worktree=msgspec.structs.replace(
-                ask_of(self._plan, self._snap.run.id, spec, unit.id, 1, base), cwd=spec.cwd
-            ),
+            worktree=msgspec.structs.replace(place, cwd=spec.cwd),
             branch=branch(self._snap.run.id, step),
             parts=parts,
             checked=spec.gate is not None and spec.gate.check is not None,

@@ -187,7 +187,7 @@ class Restoring:
     def finish(self, runs: int) -> None:
         """Commit, and bring the journal to this program's version. Raises BadRowError where rows are missing."""
         with translated(self._path):
-            found = self._db.raw.execute(queries(DIALECT)["dump_missing"], {"runs": runs}).fetchone()
+            found = self._db.raw.execute(queries(DIALECT)["dump_missing"], (runs,)).fetchone()
             if found is not None:
                 raise BadRowError("rows-missing", found[0])
             self._db.raw.execute("COMMIT")

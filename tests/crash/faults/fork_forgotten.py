@@ -11,11 +11,11 @@ from interlock.driver import drive
 from interlock.testing import kill_matrix
 
 _true_run_id: Any = vars(App)["run_id"]
-assert "_taking" in vars(drive)
+assert "taken_from" in vars(drive)
 
 
 def _forgetful(self: Any, *arguments: Any, **named: Any) -> Any:
-    vars(drive)["_taking"] = lambda *_: []
+    vars(drive)["taken_from"] = lambda *_: []
     return _true_run_id(self, *arguments, **named)
 
 

@@ -12,11 +12,11 @@ from interlock.testing import kill_matrix
 _true_commit: Any = vars(Loop)["_commit"]
 
 
-def _start_first(self: Any, pending: Any, requests: Any) -> None:
+def _start_first(self: Any, requests: Any) -> None:
     if requests and self.stop is None:
-        self._inflight.update({request.dispatch: (step, unit) for request, step, unit in requests})
-        self._executor.start([request for request, _, _ in requests])
-    _true_commit(self, pending, [])
+        self._inflight.update({request.dispatch: place for request, place in requests})
+        self._executor.start([request for request, _ in requests])
+    _true_commit(self, [])
 
 
 # the fault is planted where the rule lives, for as long as the proof looks for it

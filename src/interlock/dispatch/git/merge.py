@@ -112,6 +112,7 @@ class _Merge:
 
     def make_worktree(self) -> None:
         """Make the worktree of the checks, or take the one that an earlier, interrupted merge left."""
+        self._remove_earlier()
         found = repo.registered(self._common, self._path)
         if found is None or not Path(self._path, ".git").is_file() or found.locked is not None:
             move_aside(self._git, self._repository, self._path, f"refs/interlock/{self._branch}")
@@ -124,6 +125,15 @@ class _Merge:
         else:
             self._clean = False
         self._admin = found.admin
+
+    def _remove_earlier(self) -> None:
+        """Remove what earlier attempts of this merge left: all of it can be made again."""
+        own = Path(self._path)
+        for one in repo.registrations(self._common):
+            path = Path(one.path)
+            earlier = path.parent == own.parent and path.name.isdigit() and own.name.isdigit()
+            if earlier and int(path.name) < int(own.name) and one.locked is None:
+                remove(self._git, self._repository, one.path, forced=True)
 
     def look_up(self, parts: Sequence[Part]) -> list[tuple[Part, str]]:
         """Return the parts with their commits, and have them kept. Raises IsolationError when one is gone."""

@@ -31,10 +31,10 @@ SELECT DISTINCT artifact_hash FROM step
 WHERE run_seq = ? AND artifact IS NULL AND artifact_size IS NOT NULL ORDER BY artifact_hash
 
 -- name: dump_missing
--- What a journal with the runs 1 to :runs can't be without, of which the first is told.
+-- What a journal with the runs 1 to ?1 can't be without, of which the first is told.
 SELECT told FROM (
   SELECT 'there is no row of one of its runs, or of its plan' AS told
-  WHERE (SELECT count(*) FROM run JOIN run_plan ON run_plan.run_seq = run.seq) < :runs
+  WHERE (SELECT count(*) FROM run JOIN run_plan ON run_plan.run_seq = run.seq) < ?1
   UNION ALL
   SELECT 'the steps of a run are not all there'
   FROM (SELECT count(*) AS n, max(step) AS last FROM step GROUP BY run_seq) WHERE n <= last
