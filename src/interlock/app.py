@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from interlock.driver.estimating import Preview
     from interlock.driver.forking import Draft, Explained, ForkOrder
     from interlock.driver.gc import GcReport
-    from interlock.driver.replaying import Replay
+    from interlock.driver.replay_report import Replay
     from interlock.store.base import RequestKind
 
 CommitHook = Callable[[str], None]

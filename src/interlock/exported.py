@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from interlock.driver.estimating import Preview
-    from interlock.driver.replaying import Replay
+    from interlock.driver.replay_report import Replay
     from interlock.model.plan import Plan
     from interlock.store.base import Store
 

@@ -13,7 +13,7 @@ from interlock.decide.now import Now
 from interlock.decide.reopen import close_lost, divergences
 from interlock.driver.clock import Clock
 from interlock.driver.executor import Executor
-from interlock.driver.family import Opening, Revived, taken_from
+from interlock.driver.family import Instead, Opening, Revived, taken_from
 from interlock.driver.lease import Host, acquire, held_error, renewed
 from interlock.driver.load import restore
 from interlock.driver.loop import Loop, Observer, Stop
@@ -45,6 +45,8 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     """Lets signals reach the loop while it drives."""
     examine: bool = True
     """Look at the project's directory and modules before something is dispatched; a replay dispatches nothing."""
+    instead: Instead | None = None
+    """Answers for units without their child runs; only a replay does."""
 
 
 class Driven(msgspec.Struct, frozen=True):
@@ -119,6 +121,7 @@ def _drive(
             revive=reviver.revive,
             forked_from=revived.forked_from,
             examine=world.examine,
+            instead=world.instead,
         )
         with world.guard(loop):
             loop.drive(openings, first=revived.openings, settle_only=settle_only)

@@ -27,8 +27,9 @@ from interlock.driver.member import Member, Moment, Place, Stopping, Told
 from interlock.errors import StoreError
 from interlock.model import canon
 from interlock.model import events as ev
+from interlock.model.outcome import Outcome
 from interlock.model.plan import Child, Plan
-from interlock.model.run import RunInfo, Snapshot
+from interlock.model.run import RunInfo, Snapshot, Step, Unit
 from interlock.model.states import RUN_ENDED, Reason, RunState
 from interlock.store.base import RunRow, Store
 from interlock.store.births import Below, NewRun
@@ -51,15 +52,27 @@ class Revived(msgspec.Struct, frozen=True, eq=False):
 Revive = Callable[[str, Snapshot | None], Revived]
 """Reads the run of that id, which is a child of the other."""
 
+Instead = Callable[[Snapshot, Step, Unit], Outcome | None]
+"""Says what a unit came to whose child run need not be opened for it."""
+
 
 class Family:
     """The member without a parent comes first, each child after its parent."""
 
     def __init__(
-        self, snap: Snapshot, store: Store, revive: Revive, forked_from: str | None, *, began_ms: int, examine: bool
+        self,
+        snap: Snapshot,
+        store: Store,
+        revive: Revive,
+        forked_from: str | None,
+        instead: Instead | None,
+        *,
+        began_ms: int,
+        examine: bool,
     ) -> None:
         self._store = store
         self._revive = revive
+        self._instead = instead
         self._examine = examine
         self._next = 0
         self._known: dict[str, dict[str, str]] = {}
@@ -92,13 +105,17 @@ class Family:
     # opening
 
     def open(self, place: Place, dispatch: str, moment: Moment) -> None:
-        """Reserve the unit's attempt, and begin its run or go on with it."""
+        """Reserve the unit's attempt, and begin its run or go on with it, if what it comes to is not known already."""
         step, unit = place.step, place.unit
         number = unit.attempt + 1
         reserved = ev.AttemptReserved(
             at=moment.wall_ms, step=step.index, unit=unit.ordinal, number=number, dispatch=dispatch
         )
         place.member.add((reserved,))
+        known = None if self._instead is None else self._instead(place.member.snap, step, unit)
+        if known is not None:
+            place.member.add(record(place.member.snap, step, unit, known, moment.at))
+            return
         child = self._open(place, moment)
         if child.snap.run.state in (RunState.FAILED, RunState.ABANDONED):
             child.add(reopen(child.snap, child.now(moment)))
@@ -311,4 +328,4 @@ def _is_ended(parent: Member | None) -> bool:
     return parent is not None and parent.stopped_by() is not None
 
 
-__all__ = ["Family", "Opening", "Revive", "Revived", "taken_from"]
+__all__ = ["Family", "Instead", "Opening", "Revive", "Revived", "taken_from"]

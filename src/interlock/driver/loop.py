@@ -21,7 +21,7 @@ from interlock.dispatch.base import Report, Request
 from interlock.dispatch.markers import dispatch_id
 from interlock.driver.clock import Clock
 from interlock.driver.executor import Executor
-from interlock.driver.family import Family, Opening, Revive
+from interlock.driver.family import Family, Instead, Opening, Revive
 from interlock.driver.jobs import ModuleChangedError
 from interlock.driver.lease import RENEW_MS, held_error, renewed
 from interlock.driver.member import OVER, Member, Moment, Place, ended_steps
@@ -70,6 +70,7 @@ class Loop:
         revive: Revive,
         forked_from: str | None = None,
         examine: bool = True,
+        instead: Instead | None = None,
     ) -> None:
         self._snap = snap
         self._lease = lease
@@ -81,7 +82,7 @@ class Loop:
         self._inflight: dict[str, Place] = {}
         self._counter = 0
         self._began_ms = clock.monotonic_ms()
-        self._family = Family(snap, store, revive, forked_from, began_ms=self._began_ms, examine=examine)
+        self._family = Family(snap, store, revive, forked_from, instead, began_ms=self._began_ms, examine=examine)
         self._began_boot = self._renewed_boot = clock.boot_ms()
         self._began_wall = clock.wall_ms()
         self._polled_ms = self._began_ms

@@ -7,11 +7,12 @@ a unit goes by the id that it has in a replay, since that sees the hidden item o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Literal, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
+from interlock.decide.work import base_id
 from interlock.dispatch.base import Outcome, Request
 from interlock.driver.scrubbing import DIGEST_HIDDEN
 from interlock.errors import UsageError
@@ -21,6 +22,8 @@ from interlock.model.states import Reason
 from interlock.plan.freeze import thaw
 from interlock.store.base import ApprovalRow, AttemptRow, EventRow, RunRow, StepRow, UnitRow
 
+_TURN_MS: Final = 5_000
+"""A driver takes an end in sooner than this; what was journaled later is another's."""
 Kind = Literal["reopen", "go_on"]
 
 
@@ -59,11 +62,17 @@ class Recorded(Protocol):
         """Its history."""
         ...
 
+    def children(self, run_id: str) -> list[RunRow]:
+        """Its own child runs."""
+        ...
+
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """One recorded end of an attempt."""
 
     attempt: AttemptRow
+    due: int
+    """When the driver took it in: ends that came together were decided on together."""
     missed: bool
     """It was an answer without a usable value, which was asked for again."""
     retry_after_ms: int | None = None
@@ -91,6 +100,13 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     loops: int = 0
 
 
+class Grant(msgspec.Struct, frozen=True):
+    """More loops for steps that were rejected."""
+
+    at: int
+    loops: int
+
+
 class TakenStep(msgspec.Struct, frozen=True, kw_only=True):
     """A step that a fork took as it was: no unit of it was dispatched, and its gate was not asked."""
 
@@ -100,7 +116,7 @@ class TakenStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
-    """All of a recorded run that a replay looks at."""
+    """All of a recorded run that a replay looks at. Turns are those of the whole family: it goes on as one."""
 
     run: RunRow
     plan: Plan
@@ -108,7 +124,15 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     units: dict[str, Past]
     approvals: tuple[tuple[UnitRow, ApprovalRow], ...]
     turns: tuple[Turn, ...]
+    grants: tuple[Grant, ...] = ()
+    """Of the whole family."""
     taken: tuple[TakenStep, ...] = ()
+    children: dict[str, Recording] = {}
+    """By the unit that each is."""
+
+    def child(self, unit_id: str) -> Recording | None:
+        """Return what was recorded of the run that a unit is, in all its rounds and loops."""
+        return self.children.get(base_id(unit_id))
 
 
 def read_recording(store: Recorded, run_id: str) -> Recording:
@@ -117,9 +141,17 @@ def read_recording(store: Recorded, run_id: str) -> Recording:
     if run.state == "active":
         message = f"run {run_id} has not come to an end, so its record is not whole"
         raise UsageError("run-active", message, f"drive it to its end first: interlock run {run_id}")
+    return _read(store, run)
+
+
+def _read(store: Recorded, run: RunRow) -> Recording:
+    run_id = run.id
     plan_hash, plan_json = store.plan(run_id)
-    rows = [msgspec.structs.replace(row, id=_replayed_id(row)) for row in store.units(run_id)]
+    stored = list(store.units(run_id))
+    rows = [msgspec.structs.replace(row, id=_replayed_id(row)) for row in stored]
+    ids = {row.id: shown.id for row, shown in zip(stored, rows, strict=True)}
     told = _History(store.events(run_id))
+    found = {ids.get(row.parent_unit or "", ""): _read(store, row) for row in store.children(run_id)}
     units = {row.id: Past(row=row, replies=_replies(store, run_id, row, told)) for row in rows}
     steps = tuple(store.steps(run_id))
     places = {(row.step, row.ordinal): row for row in rows}
@@ -129,7 +161,9 @@ def read_recording(store: Recorded, run_id: str) -> Recording:
         steps=steps,
         units=units,
         approvals=tuple((places[said.step, said.unit], said) for said in store.approvals(run_id)),
-        turns=tuple(told.turns),
+        turns=_turns(told, found.values()),
+        grants=(*told.grants, *(grant for child in found.values() for grant in child.grants)),
+        children=found,
         taken=tuple(
             TakenStep(
                 row=row,
@@ -148,11 +182,12 @@ def _replayed_id(row: UnitRow) -> str:
 class _History:
     """What only events tell: how a unit was left by each attempt, when quotas came back, when the run went on."""
 
-    def __init__(self, rows: Iterable[EventRow]) -> None:
+    def __init__(self, rows: Sequence[EventRow]) -> None:
         self.ends: dict[tuple[int, int, int], dict[str, Any]] = {}
         self.quotas: list[tuple[int, str, int | None]] = []
         self.turns: list[Turn] = []
-        state, raises, loops = "active", dict[str, float](), 0
+        self.grants: list[Grant] = []
+        state, raises = "active", dict[str, float]()
         for row in rows:
             data: dict[str, Any] = msgspec.json.decode(row.data)
             if row.type == "attempt_finished" and row.step is not None and row.unit is not None:
@@ -162,13 +197,36 @@ class _History:
             elif row.type == "budget_raised":
                 raises = {**raises, data["name"]: data["value"]}
             elif row.type == "loops_granted":
-                loops = max(loops, data["more"])
+                self.grants.append(Grant(row.at, data["more"]))
             elif row.type == "run_moved":
                 if data["state"] == "active" and state != "active":
-                    kind: Kind = "reopen" if state in ("failed", "abandoned") or loops else "go_on"
-                    self.turns.append(Turn(at=row.at, kind=kind, raises=raises, loops=loops))
-                    raises, loops = {}, 0
+                    kind: Kind = "reopen" if state in ("failed", "abandoned") else "go_on"
+                    self.turns.append(Turn(at=row.at, kind=kind, raises=raises))
+                    raises = {}
                 state = data["state"]
+        self._see_turns(rows)
+
+    def _see_turns(self, rows: Sequence[EventRow]) -> None:
+        """Find when each end was taken in: what it led to was journaled next, unless the driver died before."""
+        turn = 0
+        for row in reversed(rows):
+            if row.type == "attempt_finished" and row.step is not None and row.unit is not None:
+                end = self.ends[row.step, row.unit, msgspec.json.decode(row.data)["number"]]
+                end["turn"] = turn if row.at <= turn <= row.at + _TURN_MS else row.at
+            elif row.type != "attempt_started":
+                turn = row.at
+
+
+def _turns(told: _History, children: Iterable[Recording]) -> tuple[Turn, ...]:
+    """Give the loops that were granted anywhere in the family to the turn that was taken with them."""
+    grants = [*told.grants, *(grant for child in children for grant in child.grants)]
+    found, before = [], -1
+    for turn in told.turns:
+        loops = max((grant.loops for grant in grants if before < grant.at <= turn.at), default=0)
+        kind: Kind = "reopen" if loops else turn.kind
+        found.append(msgspec.structs.replace(turn, kind=kind, loops=loops))
+        before = turn.at
+    return tuple(found)
 
 
 def _replies(store: Recorded, run_id: str, row: UnitRow, told: _History) -> tuple[Reply, ...]:
@@ -185,6 +243,7 @@ def _replies(store: Recorded, run_id: str, row: UnitRow, told: _History) -> tupl
         found.append(
             Reply(
                 attempt=attempt,
+                due=end.get("turn", attempt.ended_at or 0),
                 missed=left == "pending" and not quota,
                 retry_after_ms=None if due is None else max(0, due - end["at"]),
                 quota_until=_until(told, attempt) if quota else None,

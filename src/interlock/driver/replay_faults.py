@@ -1,6 +1,7 @@
 """Failures added to a replay on demand: `REASON@PLACE[:ITEM|:N]`. Each strikes once, the first dispatch that it fits.
 
-PLACE is a step's id for its work, and `STEP.check` or `STEP.judge` for what its gate asks: step ids have no dots.
+PLACE is a step's id for its work, and `STEP.check` or `STEP.judge` for what its gate asks: step ids have no dots. Within
+a child workflow it follows the step that runs it, `STEP>STEP`; a fault at that step itself fails the unit unopened.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import msgspec
 from interlock.dispatch.base import Outcome, Request
 from interlock.errors import UsageError
 from interlock.model import canon
-from interlock.model.plan import Plan, Step
+from interlock.model.plan import Child, Plan, Step
 from interlock.model.states import Reason
 from interlock.plan.diagnose import listed, shown, suggest
 
 _FORM = "write REASON@STEP, REASON@STEP:N or REASON@STEP:ITEM, such as timeout@review:3 or timeout@review.judge"
+_BELOW: Final = ">"
 _MOST_DIGITS: Final = 9
 _MOST_ITEMS: Final = 4
 _UNSURE = frozenset({Reason.TIMEOUT, Reason.IDLE_TIMEOUT, Reason.KILLED, Reason.LOST, Reason.NETWORK_ERROR})
@@ -35,13 +37,13 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     nth: int | None = None
     item: bytes | None = None
 
-    def fits(self, request: Request, dispatched: int) -> bool:
+    def fits(self, place: str, item: bytes | None, dispatched: int) -> bool:
         """Tell whether the fault strikes this dispatch, the `dispatched`-th at its place."""
-        if place_of(request) != self.place:
+        if place != self.place:
             return False
         if self.nth is not None:
             return dispatched == self.nth
-        return self.item is None or self.item == request.item_json
+        return self.item is None or self.item == item
 
     def why_unmet(self, dispatched: int, items: Collection[bytes]) -> str:
         """Say why no dispatch met the fault, of so many at its place, about these items."""
@@ -103,12 +105,20 @@ def place_of(request: Request) -> str:
 
 
 def _check_place(place: str, plan: Plan) -> None:
-    places = {spec.id: _places(spec) for spec in plan.steps if spec.route is None}
-    step, _, asked = place.partition(".")
+    *above, last = place.split(_BELOW)
+    steps, where = plan.steps, "the workflow"
+    for name in above:
+        callers = {spec.id: spec.target for spec in steps if isinstance(spec.target, Child)}
+        if name not in callers:
+            hint = suggest(name, callers) or (f"use {listed([*callers])}" if callers else _FORM)
+            raise UsageError("unknown-step", f"{where} has no step '{name}' that runs a child workflow", hint)
+        steps, where = plan.children[callers[name].plan].steps, callers[name].path
+    places = {spec.id: _places(spec) for spec in steps if spec.route is None}
+    step, _, asked = last.partition(".")
     if step not in places:
         hint = suggest(step, places) or _FORM
-        raise UsageError("unknown-step", f"the workflow has no step '{step}' that does work", hint)
-    if place not in places[step]:
+        raise UsageError("unknown-step", f"{where} has no step '{step}' that does work", hint)
+    if last not in places[step]:
         message = f"step '{step}' has no '{asked}' that could fail"
         raise UsageError("unknown-place", message, f"use {listed(places[step])}")
 

@@ -20,68 +20,20 @@ from interlock.driver.lease import Host, fresh
 from interlock.driver.recording import Recording, Turn
 from interlock.driver.replay_executor import ReplayClock, ReplayExecutor, Tally
 from interlock.driver.replay_faults import Fault
+from interlock.driver.replay_parts import Part, part_of, under_way
+from interlock.driver.replay_report import Replay, StepReplay, report
 from interlock.driver.replay_taken import take, taken_in, ungated
-from interlock.driver.result import FAILED, OK, exit_code
-from interlock.driver.scrubbing import HASH_HIDDEN
 from interlock.driver.trees import Lost
 from interlock.errors import InterlockError
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.plan import Plan
-from interlock.model.run import Snapshot, Step
+from interlock.model.run import Lease, Snapshot, Step
 from interlock.model.states import RunState, StepState, UnitState
-from interlock.store.base import StepRow, Store, UnitRow
+from interlock.store.base import ApprovalRow, RequestKind, Store, UnitRow
 from interlock.store.sqlite import SqliteStore
 
 _MOST_TURNS = 1_000
-
-
-class StepReplay(msgspec.Struct, frozen=True, kw_only=True):
-    """One step as the replay left it, and as it was recorded (None: the recorded run has no such step)."""
-
-    id: str
-    state: str
-    reason: str | None
-    artifact: bytes | None
-    artifact_hash: str | None
-    recorded_state: str | None
-    recorded_reason: str | None
-    recorded_hash: str | None
-
-    @property
-    def same(self) -> bool:
-        """Tell whether both came to the same."""
-        replayed = (self.state, self.reason, self.artifact_hash)
-        return replayed == (self.recorded_state, self.recorded_reason, self.recorded_hash)
-
-
-class Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replay came to. `run_exit_code` is what `interlock run` would have said of it."""
-
-    run_id: str
-    state: str
-    outcome: str | None
-    reason: str | None
-    detail: str
-    run_exit_code: int
-    steps: tuple[StepReplay, ...]
-    units: tuple[UnitRow, ...]
-    answered: int
-    faulted: dict[str, str]
-    not_recorded: dict[str, str]
-    changed: tuple[str, ...]
-    faults_unused: dict[str, str]
-    """The faults that no dispatch met, each with why."""
-    differences: tuple[str, ...]
-
-    @property
-    def exit_code(self) -> int:
-        """With faults the replayed run's own; without, 0 when nothing differs and 1 when something does."""
-        if self.faults_unused:
-            return FAILED
-        if self.faulted:
-            return self.run_exit_code
-        return FAILED if self.differences else OK
 
 
 def replay(recording: Recording, plan: Plan, params_json: bytes, faults: Sequence[Fault], host: Host) -> Replay:
@@ -126,6 +78,7 @@ class _Player:
             map_concurrency=256,
             guard=lambda _loop: contextlib.nullcontext(),
             examine=False,
+            instead=self._executor.instead,
         )
 
     def play(self) -> Replay:
@@ -134,22 +87,23 @@ class _Player:
         taken = taken_in(self._recording, self._plan)
         new = new_run(self._plan, self._run_id, self._params_json, at, None)
         self._store.create_run(msgspec.structs.replace(new, steps=ungated(new.steps, taken)), lease)
-        driven = drive(
-            self._world,
-            self._run_id,
-            [lambda snap, now: take(snap, taken, now.at)],
-            observe=self._executor.observe,
-            lease=lease,
-        )
+        driven = self._drive([lambda snap, now: take(snap, taken, now.at)], lease)
         for _ in range(_MOST_TURNS):
             openings = self._next(driven.snap)
             if not openings:
                 break
             driven = self._drive(openings)
-        return self._report(driven.snap)
+        return report(self._store, self._recording, driven.snap, self._tally)
 
-    def _drive(self, openings: Sequence[Opening]) -> Driven:
-        return drive(self._world, self._run_id, openings, observe=self._executor.observe)
+    def _drive(self, openings: Sequence[Opening], lease: Lease | None = None, *, settle_only: bool = False) -> Driven:
+        return drive(
+            self._world,
+            self._run_id,
+            [self._executor.watch, *openings],
+            observe=lambda _events, _snap: None,
+            lease=lease,
+            settle_only=settle_only,
+        )
 
     # what people did, and time
 
@@ -173,124 +127,58 @@ class _Player:
 
     def _tie_was_broken(self, snap: Snapshot) -> bool:
         """Tell whether a tie is here that the record, a fork, took over with one more judge and never stopped at."""
-        past = self._recording.units
-        wanted = (unit.id for step in snap.steps if step.state is StepState.BLOCKED for unit in tie_breakers(step))
-        return any(unit_id in past and past[unit_id].row.reused is not None for unit_id in wanted)
+        return any(_is_broken(part_of(self._recording, one)) for one in under_way(snap))
 
     def _answer_people(self, snap: Snapshot) -> bool:
-        """Give the next recorded verdict that is about what waits here now."""
-        for row, said in self._recording.approvals:
-            step = snap.by_id.get(self._recording.plan.steps[row.step].id)
-            if row.id in self._said or step is None or step.state is not StepState.BLOCKED:
-                continue
-            waiting = [
-                unit.id for unit in step.asked if unit.state is UnitState.PENDING and unit.subject == said.subject
-            ]
-            if not said.override and row.id not in waiting:
-                continue
-            if said.override and not _judged(step, said.subject):
-                continue
-            self._said.add(row.id)
-            self._clock.reach(said.at)
-            target = step.id if said.override else row.id
-            payload = {"target": target, "note": said.note, "override": said.override, "by": said.made_by}
-            kind = "approve" if said.verdict == "pass" else "reject"
-            request = self._store.request(
-                self._run_id, "approve" if kind == "approve" else "reject", canon.dumps(payload), said.made_by, said.at
-            )
-            drive(self._world, self._run_id, [], observe=self._executor.observe, settle_only=True)
-            rows = self._store.requests(self._run_id, open_only=False)
-            if next(found.outcome for found in rows if found.id == request) == "applied":
+        """Give the next recorded verdict that is about what waits here now, in this run or below it."""
+        parts = [part_of(self._recording, one) for one in under_way(snap)]
+        said = [
+            (part, row, verdict)
+            for part in parts
+            if part.recording is not None
+            for row, verdict in part.recording.approvals
+        ]
+        for part, row, verdict in sorted(said, key=lambda one: one[2].at):
+            if part.units + row.id not in self._said and _waits(part, row, verdict) and self._say(part, row, verdict):
                 return True
         return False
 
-    # the report
+    def _say(self, part: Part, row: UnitRow, said: ApprovalRow) -> bool:
+        """Ask it of the run as a person did; tell whether it was taken."""
+        self._said.add(part.units + row.id)
+        self._clock.reach(said.at)
+        run_id = part.snap.run.id
+        target = _step_of(part, row) if said.override else row.id
+        payload = {"target": target, "note": said.note, "override": said.override, "by": said.made_by}
+        kind: RequestKind = "approve" if said.verdict == "pass" else "reject"
+        request = self._store.request(run_id, kind, canon.dumps(payload), said.made_by, said.at)
+        self._drive([], settle_only=True)
+        rows = self._store.requests(run_id, open_only=False)
+        return next(found.outcome for found in rows if found.id == request) == "applied"
 
-    def _report(self, snap: Snapshot) -> Replay:
-        run = self._store.run(self._run_id)
-        units = tuple(self._store.units(self._run_id))
-        rows = {row.id: row for row in self._recording.steps}
-        steps = tuple(self._step(row, rows.get(row.id)) for row in self._store.steps(self._run_id))
-        past = self._recording.units
-        changed = tuple(
-            unit.id
-            for unit in units
-            if unit.kind == "work"
-            and unit.id in past
-            and past[unit.id].row.input_hash not in (unit.input_hash, HASH_HIDDEN)
-        )
-        return Replay(
-            run_id=self._run_id,
-            state=run.state,
-            outcome=run.outcome,
-            reason=run.reason,
-            detail=run.detail,
-            run_exit_code=exit_code(snap.run),
-            steps=steps,
-            units=units,
-            answered=sum(self._tally.answered.values()),
-            faulted=self._tally.faulted,
-            not_recorded=self._tally.not_recorded,
-            changed=changed,
-            faults_unused={fault.text: self._why_unmet(fault, units) for fault in self._tally.open_faults},
-            differences=tuple(self._differences(steps, units, run.state, run.outcome)),
-        )
 
-    def _why_unmet(self, fault: Fault, units: Sequence[UnitRow]) -> str:
-        step, _, asked = fault.place.partition(".")
-        kind = {"": "work", "check": "gate"}.get(asked, asked)
-        items = dict.fromkeys(
-            unit.item for unit in units if unit.item and unit.kind == kind and self._plan.steps[unit.step].id == step
-        )
-        return fault.why_unmet(self._tally.dispatched[fault.place], list(items))
+def _step_of(part: Part, row: UnitRow) -> str:
+    """Return the id of the recorded unit's step."""
+    return "" if part.recording is None else part.recording.plan.steps[row.step].id
 
-    def _step(self, row: StepRow, recorded: StepRow | None) -> StepReplay:
-        return StepReplay(
-            id=row.id,
-            state=row.state,
-            reason=row.reason,
-            artifact=self._store.artifact(self._run_id, row.step),
-            artifact_hash=row.artifact_hash,
-            recorded_state=recorded.state if recorded else None,
-            recorded_reason=recorded.reason if recorded else None,
-            recorded_hash=recorded.artifact_hash if recorded else None,
-        )
 
-    def _differences(
-        self, steps: Sequence[StepReplay], units: Sequence[UnitRow], state: str, outcome: str | None
-    ) -> list[str]:
-        """Say what differs, in the order of the plan; the first line is where to look."""
-        found: list[str] = []
-        for step in steps:
-            if step.same:
-                continue
-            was = "no such step" if step.recorded_state is None else _words(step.recorded_state, step.recorded_reason)
-            now = _words(step.state, step.reason)
-            what = f"{was}, now {now}" if was != now else "another artifact"
-            found.append(f"step {step.id}: {what}{self._first_unit(units, step.id)}")
-        kept = {step.id for step in steps}
-        found += [
-            f"step {row.id}: recorded, and not in this workflow" for row in self._recording.steps if row.id not in kept
-        ]
-        run = self._recording.run
-        if (run.state, run.outcome) != (state, outcome):
-            found.append(f"run: {_words(run.state, run.outcome)}, now {_words(state, outcome)}")
-        return found
+def _waits(part: Part, row: UnitRow, said: ApprovalRow) -> bool:
+    """Tell whether that waits for a person here which the verdict was about."""
+    step = part.snap.by_id.get(_step_of(part, row))
+    if step is None or step.state is not StepState.BLOCKED:
+        return False
+    if said.override:
+        return _judged(step, said.subject)
+    return any(
+        unit.id == row.id and unit.state is UnitState.PENDING and unit.subject == said.subject for unit in step.asked
+    )
 
-    def _first_unit(self, units: Sequence[UnitRow], step_id: str) -> str:
-        past = self._recording.units
-        for unit in units:
-            if self._plan.steps[unit.step].id != step_id or unit.kind == "approval":
-                continue
-            if unit.id not in past:
-                return f"; first at unit {unit.id}, which is not recorded"
-            row = past[unit.id].row
-            if (row.state, row.reason) != (unit.state, unit.reason):
-                was, now = _words(row.state, row.reason), _words(unit.state, unit.reason)
-                return f"; first at unit {unit.id}: {was}, now {now}"
-            if row.result != unit.result:
-                return f"; first at unit {unit.id}: another result"
-        return ""
+
+def _is_broken(part: Part) -> bool:
+    past = {} if part.recording is None else part.recording.units
+    blocked = [step for step in part.snap.steps if step.state is StepState.BLOCKED]
+    wanted = (unit.id for step in blocked for unit in tie_breakers(step))
+    return any(unit_id in past and past[unit_id].row.reused is not None for unit_id in wanted)
 
 
 def _judged(step: Step, subject: str) -> bool:
@@ -329,5 +217,4 @@ def _grant(loops: int) -> Opening:
     return opening
 
 
-def _words(state: str, reason: str | None) -> str:
-    return f"{state} ({reason})" if reason else state
+__all__ = ["Replay", "StepReplay", "replay"]

@@ -18,7 +18,7 @@ from interlock.views.replay import replay_view
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from interlock.driver.replaying import Replay
+    from interlock.driver.replay_report import Replay
 
 _SHOWN = 20
 
@@ -44,7 +44,8 @@ _SHOWN = 20
     "faults",
     multiple=True,
     metavar="REASON@STEP[.check|.judge][:ITEM|:N]",
-    help="Fail one dispatch of STEP, or of what its gate asks: the first, the N-th, or the first of an item. Repeat it.",
+    help="Fail one dispatch of STEP, or of what its gate asks: the first, the N-th, or the first of an item. Repeat it. "
+    "A step in a child workflow is STEP>STEP.",
 )
 @params_options
 @json_option()
