@@ -26,6 +26,8 @@ def ran(tmp_path: Path, interlock: Call) -> Path:
     project = tmp_path / "project"
     shutil.copytree(SAMPLE, project, ignore=shutil.ignore_patterns("__pycache__"))
     (project / "interlock.toml").touch()
+    for command in (["init", "--quiet"], ["add", "-A"], ["commit", "--quiet", "-m", "the sample"]):
+        subprocess.run(["git", *command], cwd=project, check=True, timeout=60)
     done = interlock("run", "sample.md", cwd=project)
     assert done.returncode == 6, done.stdout + done.stderr
     return project
