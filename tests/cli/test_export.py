@@ -14,16 +14,20 @@ import pytest
 
 import interlock as api
 from interlock.errors import UsageError
-from interlock.testing.drivers import new_project
 
 Call = Callable[..., subprocess.CompletedProcess[str]]
+SAMPLE = Path(api.__file__).parent / "testing" / "sample"
 READING = (("status",), ("units",), ("units", "--all"), ("events",), ("logs",))
 
 
 @pytest.fixture
 def ran(tmp_path: Path, interlock: Call) -> Path:
     """A project with one run of every shape of a workflow."""
-    project = new_project(tmp_path / "project")
+    project = tmp_path / "project"
+    shutil.copytree(SAMPLE, project, ignore=shutil.ignore_patterns("__pycache__"))
+    (project / "interlock.toml").touch()
+    for command in (["init", "--quiet"], ["add", "-A"], ["commit", "--quiet", "-m", "the sample"]):
+        subprocess.run(["git", *command], cwd=project, check=True, timeout=60)
     done = interlock("run", "sample.md", cwd=project)
     assert done.returncode == 6, done.stdout + done.stderr
     return project

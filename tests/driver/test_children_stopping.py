@@ -40,7 +40,7 @@ def test_a_childs_time_ends_it_and_what_runs_in_it(world: World) -> None:
     assert (result.state, result.reason) == ("failed", "timeout")
     (row,) = world.children(result.run_id)
     assert (row.state, row.reason) == ("failed", "timeout")
-    assert not [pid for pid in world.lines() if Path("/proc", pid).exists()]
+    until(lambda: not [pid for pid in world.lines() if Path("/proc", pid).exists()])
 
 
 @pytest.mark.parametrize(("mine", "its"), [("budget: { max_units: 2 }", ""), ("", "budget: { max_units: 2 }")])

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.export.files import done_run, export, journal, lines_of, new_run, say
+from tests.export.files import PLAN, done_run, export, journal, lines_of, new_run, say
 from tests.store import builders as b
 
 from interlock.driver import exporting
@@ -19,6 +19,7 @@ from interlock.driver.importing import open_export, verify_export
 from interlock.errors import JournalCorruptError, PlanError, StoreError, UsageError
 from interlock.model import canon
 from interlock.model import events as ev
+from interlock.store.births import Below
 from interlock.store.sqlite import SqliteStore
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -51,7 +52,7 @@ def test_whatever_the_store_says_of_a_run_it_says_of_its_export(tmp_path: Path) 
     with SqliteStore.open(tmp_path / "journal.db") as store:
         make.fill(store)
         runs = [run.id for run in store.runs()]
-        for n, run_id in enumerate(runs):
+        for n, run_id in enumerate(run.id for run in store.runs(children=True)):
             # its plan is no plan, and its hash no hash
             plan = f'{{"plan":{n}}}'.encode()
             values = (canon.sha256(plan), run_id)
@@ -76,8 +77,10 @@ def test_the_same_state_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_artifacts_in_files_come_whole_and_lie_there_once(tmp_path: Path) -> None:
     text = json.dumps(["wörld" * 300_000], ensure_ascii=False).encode()
     with SqliteStore.open(tmp_path / "journal.db") as store:
-        done_run(store, artifact=text)
-        done_run(store, "20300102-r2", artifact=text, parent=b.RUN)
+        mine = new_run(store)
+        child = b.new_child("20300102-r2", plan_json=PLAN, plan_hash=canon.sha256(PLAN))
+        begun: list[ev.Event] = [b.started(1), b.reserved(0), b.finished(0, result=b'"ok"'), b.completed(text)]
+        store.commit(mine, begun, [Below(run_id=child.id, events=begun, new=child)])
     path, _ = export(tmp_path / "journal.db")
     pieces = [json.loads(line)["data"] for line in lines_of(path) if b'"kind":"artifact"' in line]
     assert len(pieces) > 3
@@ -129,13 +132,13 @@ def test_child_runs_come_along_and_strangers_do_not(tmp_path: Path) -> None:
     with SqliteStore.open(tmp_path / "journal.db") as store:
         done_run(store)
         done_run(store, "20300101-other")
-        done_run(store, "20300101-child", parent=b.RUN)
-        done_run(store, "20300101-grandchild", parent="20300101-child")
+        done_run(store, "20300101-child", parent=b.RUN, parent_unit="s0:w0", root=b.RUN)
+        done_run(store, "20300101-grandchild", parent="20300101-child", parent_unit="s0:w0", root=b.RUN)
     say(tmp_path, "20300101-grandchild", b"deep\n")
     path, done = export(tmp_path / "journal.db")
     assert done.runs == (b.RUN, "20300101-child", "20300101-grandchild")
     with open_export(path) as opened:
-        assert {run.id for run in opened.store.runs()} == set(done.runs)
+        assert {run.id for run in opened.store.runs(children=True)} == set(done.runs)
         assert opened.store.run("20300101-grandchild").parent == "20300101-child"
         assert b"deep" in (opened.project.logs / "20300101-grandchild.log").read_bytes()
 

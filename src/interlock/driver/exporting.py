@@ -1,7 +1,7 @@
 """Exporting a run: its rows, artifacts and logs, and those of its child runs, into one sealed file.
 
 Guarantees: one consistent view of the journal, also of a run that is being driven; the same state gives the same
-bytes; memory doesn't grow with the run; a file is whole under its name or not there at all.
+bytes; a child run goes with the run above it, whose secrets it may hold; memory doesn't grow with the run; a file is whole under its name or not there at all.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from interlock.dispatch.log_copy import log_pieces
-from interlock.driver.scrubbing import RunSecrets, Scrubber, secrets_of
+from interlock.driver.scrubbing import RunSecrets, Scrubber, handed_down, secrets_of
 from interlock.driver.sealed import FORMAT, HEADER, Sealer
 from interlock.errors import PlanError, StoreError, UsageError
 from interlock.model import canon
@@ -51,8 +51,10 @@ def export_run(journal: Path, logs: Path, run_id: str, out: BinaryIO) -> Exporte
     """Write the run's export to `out`. Raises StoreError, PlanError for a damaged plan, OSError of `out`."""
     with dumping(journal) as dump:
         members = dump.family(run_id)
+        _refuse_child(dump, members[0])
         scrub = Scrubber(_secrets(dump, member) for member in members)
         plans = {member.id: scrub.plan(dump.plan(member)[1]) for member in members} if scrub.active else {}
+        params = _params(dump, members, scrub) if scrub.active else {}
         changed = tuple(member.id for member in members if member.id in plans and _changed(dump, member, plans))
         sealer = Sealer(out)
         header = {
@@ -65,7 +67,7 @@ def export_run(journal: Path, logs: Path, run_id: str, out: BinaryIO) -> Exporte
         }
         sealer.add(HEADER, header)
         sizes = _learn(dump, members, scrub) if scrub.active else {}
-        files = _rows(sealer, dump, members, scrub, plans, sizes)
+        files = _rows(sealer, dump, members, scrub, _Shown(plans, params, sizes))
         for tagged in files:
             _artifact(sealer, dump, scrub, tagged)
         for number, member in enumerate(members):
@@ -82,6 +84,40 @@ def export_run(journal: Path, logs: Path, run_id: str, out: BinaryIO) -> Exporte
         redacted_plans=changed,
         too_short=scrub.too_short,
     )
+
+
+class _Shown(msgspec.Struct, frozen=True):
+    """What stands in the file for what is hidden: plans and params by run, and artifacts in files by hash."""
+
+    plans: dict[str, bytes]
+    params: dict[str, bytes]
+    files: dict[str, tuple[str, int]]
+
+
+def _refuse_child(dump: Dump, member: Member) -> None:
+    above, unit_of = dump.top(member), dump.place(member)[0]
+    if unit_of is not None and above != member.id:
+        message = f"run {member.id} is a unit of run {unit_of} and is exported with it"
+        raise UsageError("child-run", message, f"export the whole: interlock export {above}")
+
+
+def _params(dump: Dump, members: list[Member], scrub: Scrubber) -> dict[str, bytes]:
+    """Return the runs' params as they are shown; parents come before their children."""
+    by_id = {member.id: member for member in members}
+    handed: dict[str, frozenset[str]] = {}
+    known: dict[tuple[str, str], frozenset[str]] = {}
+    found: dict[str, bytes] = {}
+    for member in members:
+        parent, unit = dump.place(member)
+        handed[member.id] = frozenset()
+        if parent in by_id and unit is not None:
+            place = parent, unit.partition(":")[0]
+            if place not in known:
+                secret = handed[parent] | set(scrub.names)
+                known[place] = handed_down(dump.plan(by_id[parent])[1], place[1], secret)
+            handed[member.id] = known[place]
+        found[member.id] = scrub.params(dump.plan(member)[2], handed[member.id])
+    return found
 
 
 def _secrets(dump: Dump, member: Member) -> RunSecrets:
@@ -107,7 +143,6 @@ def _learn(dump: Dump, members: list[Member], scrub: Scrubber) -> dict[str, tupl
             scrub.know_item(item)
     files: dict[str, tuple[str, int]] = {}
     for member in members:
-        scrub.params(dump.plan(member)[2])
         for content in dump.contents(member):
             scrub.know(content)
         for tagged in dump.files(member):
@@ -120,31 +155,28 @@ def _rows(
     dump: Dump,
     members: list[Member],
     scrub: Scrubber,
-    plans: dict[str, bytes],
-    sizes: dict[str, tuple[str, int]],
+    instead: _Shown,
 ) -> list[str]:
     """Write all rows; return the hashes of artifacts in files."""
     files: dict[str, None] = {}
     for number, member in enumerate(members):
         for table, row in dump.rows(member):
-            shown = _shown(table, row, member, scrub, plans, sizes) if scrub.active else row
+            shown = _shown(table, row, member, scrub, instead) if scrub.active else row
             columns = {name: _cell(value) for name, value in shown.items() if value is not None}
             sealer.add(ROW, {"run": number, "table": table, "row": columns})
         files.update(dict.fromkeys(dump.files(member)))
     return list(files)
 
 
-def _shown(
-    table: str, row: Row, member: Member, scrub: Scrubber, plans: dict[str, bytes], sizes: dict[str, tuple[str, int]]
-) -> dict[str, Any]:
+def _shown(table: str, row: Row, member: Member, scrub: Scrubber, instead: _Shown) -> dict[str, Any]:
     if table == "run_plan":
-        return {**row, "json": plans[member.id]}
+        return {**row, "json": instead.plans[member.id]}
     shown = scrub.row(row)
     if table == "run" and isinstance(row["params_json"], bytes):
-        shown["params_json"] = scrub.params(row["params_json"])
+        shown["params_json"] = instead.params[member.id]
     if table == "step" and row["artifact_size"] is not None:
         artifact, tagged = shown["artifact"], str(row["artifact_hash"])
-        shown["artifact_size"] = sizes[tagged][1] if artifact is None else len(artifact)
+        shown["artifact_size"] = instead.files[tagged][1] if artifact is None else len(artifact)
     return shown
 
 

@@ -129,16 +129,28 @@ class Family:
         if known is None:
             child = self._begin(place, spec.target, moment)
         else:
-            revived = self._revive(known, parent)
-            child = self._member(revived.snap, moment.monotonic_ms, place)
-            child.forked_from = revived.forked_from
-            for opening in revived.openings:
-                child.add(opening(child.snap, child.now(moment)))
+            child = self._ended_just_now(known, place) or self._go_on(known, place, moment)
         if spec.timeout_ms is not None:
             child.deadline_ms = moment.monotonic_ms + spec.timeout_ms
         child.snap.place = (place.step, place.unit)
         parent.below.append(child.snap)
         self.members.append(child)
+        return child
+
+    def _ended_just_now(self, run_id: str, place: Place) -> Member | None:
+        """Return the child whose end is not in the journal yet."""
+        found = next((one for one in self._over if one.snap.run.id == run_id), None)
+        if found is not None:
+            self._over.remove(found)
+            found.place, found.stopping = place, None
+        return found
+
+    def _go_on(self, run_id: str, place: Place, moment: Moment) -> Member:
+        revived = self._revive(run_id, place.member.snap)
+        child = self._member(revived.snap, moment.monotonic_ms, place)
+        child.forked_from = revived.forked_from
+        for opening in revived.openings:
+            child.add(opening(child.snap, child.now(moment)))
         return child
 
     def _begin(self, place: Place, target: Child, moment: Moment) -> Member:

@@ -131,7 +131,7 @@ class Loop:
         # who took over during a pause may have ended what was ours, or taken its place away: that is no end of its own
         self._still_ours()
         moment, lost = self._moment(), self.stop is Stop.LEASE_LOST
-        for member, event in recorded(self._family, self._inflight, reports, moment, done_only=lost):
+        for member, event in recorded(self._family, self._inflight, reports, moment, failures=not lost):
             member.add((event,))
 
     @property

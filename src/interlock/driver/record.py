@@ -16,18 +16,18 @@ Inflight = MutableMapping[str, Place]
 
 
 def recorded(
-    family: Family, inflight: Inflight, reports: Sequence[Report], moment: Moment, *, done_only: bool = False
+    family: Family, inflight: Inflight, reports: Sequence[Report], moment: Moment, *, failures: bool = True
 ) -> Iterator[tuple[Member, ev.Event]]:
     """Yield what the reports change, and in which run; ended attempts leave `inflight`.
 
-    With `done_only` attempts that were not ended well are left open, for the driver that has taken over to close.
+    Without `failures` attempts that failed are left open, for the driver that has taken over to close.
     """
     wall_ms = moment.wall_ms
     ended = {report.dispatch for report in reports if type(report) is Outcome}
     for report in reports:
         if type(report) is Outcome:
             place = inflight.pop(report.dispatch, None)
-            if place is not None and (report.status == "ok" or not done_only):
+            if place is not None and (failures or report.status != "failed"):
                 member = place.member
                 for event in record(member.snap, place.step, place.unit, report, moment.at):
                     yield member, event

@@ -1,7 +1,7 @@
 """What must not leave the journal with an export: values of params that look like secrets, and what gives them away.
 
 Guarantees: a value is gone raw, JSON-escaped, URL- and base64-encoded, from every column, artifact and log; a default
-in a plan is blanked; a hash that was made over a hidden value is replaced, since a short value can be guessed from it,
+in a plan is blanked, and so is a param that a run above gave such a value; a hash that was made over a hidden value is replaced, since a short value can be guessed from it,
 and one of what is still there whole is kept. A run without such params comes back byte for byte.
 """
 
@@ -51,6 +51,21 @@ def _secret_params(value: Any) -> Iterator[tuple[str, str | None]]:  # noqa: ANN
             yield from _secret_params(entry)
 
 
+def handed_down(plan: bytes, step_id: str, secret: frozenset[str]) -> frozenset[str]:
+    """Return the params of a step's child runs that take what they hold from secret params of the run above."""
+    found = canon.loads(plan)
+    steps = found.get("steps", ()) if isinstance(found, dict) else ()
+    step = next((step for step in steps if isinstance(step, dict) and step.get("id") == step_id), {})
+    over = (step.get("map") or {}).get("over") or {}
+    roots = {"params", "item"} if over.get("root") == "params" and over.get("name") in secret else {"params"}
+    return frozenset(
+        binding["name"]
+        for binding in (step.get("target") or {}).get("bindings", ())
+        for ref in (hole["ref"] for hole in binding.get("holes", ()))
+        if ref["root"] in roots and (ref["root"] == "item" or ref["name"] in secret)
+    )
+
+
 class Scrubber:
     """Hides what the runs' secret params hold."""
 
@@ -71,6 +86,7 @@ class Scrubber:
         self._kept: set[bytes] = set()
         self._moved: dict[str, str] = {}
         self._digests: dict[str, str] = {}
+        self._plans: dict[str, str] = {}
 
     # what is known before the first row
 
@@ -106,13 +122,31 @@ class Scrubber:
         if isinstance(value, dict) and "source_sha256" in value:
             # the workflow file holds the default too
             value["source_sha256"] = HASH_HIDDEN
-        found = canon.dumps(value)
+        found = self._without_keys(canon.loads(plan), value)
         self._moved[hashlib.sha256(plan).hexdigest()] = sha256(found)
         return found
 
-    def params(self, params: bytes) -> bytes:
-        """Return the params with secret ones blanked whole, however short."""
-        secret = set(self.names)
+    def _without_keys(self, plan: Any, shown: Any) -> bytes:  # noqa: ANN401 - any JSON value
+        """Give the embedded plans that are not what they were other keys: a key is a hash of the plan, defaults and all."""
+        children = shown.get("children", {}) if isinstance(shown, dict) else {}
+        changed = {key for key, child in children.items() if child != plan["children"][key]}
+        for key in changed:
+            if "source_sha256" in children[key]:
+                children[key]["source_sha256"] = HASH_HIDDEN
+        texts = {key: canon.dumps(child).decode() for key, child in children.items()}
+        size = -1
+        while size != len(changed):
+            # who embeds what is hidden has a key that is made of its key
+            size = len(changed)
+            changed |= {key for key, text in texts.items() if any(other in text for other in changed)}
+        text = canon.dumps(shown).decode()
+        for key in sorted(changed):
+            text = text.replace(key, self._plans.setdefault(key, f"{HASH_HIDDEN}-{len(self._plans) + 1}"))
+        return canon.dumps(canon.loads(text))
+
+    def params(self, params: bytes, handed: Iterable[str] = ()) -> bytes:
+        """Return the params with secret ones blanked whole, however short, and those that were `handed` such a value."""
+        secret = {*self.names, *handed}
         values: dict[str, Any] = canon.loads(params)
         blank = {name: f"[redacted:{name}]" if name in secret else value for name, value in values.items()}
         clean = self._redactor.json(canon.dumps(blank))

@@ -87,6 +87,18 @@ class Dump:
         found: tuple[str, bytes, bytes] = self._db.raw.execute(self._queries["dump_plan"], (member.seq,)).fetchone()
         return found
 
+    def place(self, member: Member) -> tuple[str | None, str | None]:
+        """The run that this one is a unit of, and which; None for a run of its own."""
+        found: tuple[str | None, str | None] = self._db.raw.execute(
+            self._queries["dump_place"], (member.seq,)
+        ).fetchone()
+        return found
+
+    def top(self, member: Member) -> str:
+        """The run without a parent that this one belongs to."""
+        found: tuple[str] = self._db.raw.execute(self._queries["dump_top"], (member.id,)).fetchone()
+        return found[0]
+
     def items(self, member: Member) -> Iterator[bytes]:
         """The units' items."""
         yield from (row[0] for row in self._db.raw.execute(self._queries["dump_items"], (member.seq,)))

@@ -18,6 +18,18 @@ SELECT name, pk FROM pragma_table_info(?) ORDER BY cid
 -- name: dump_plan
 SELECT run.plan_hash, run_plan.json, run.params_json FROM run JOIN run_plan ON run_plan.run_seq = run.seq WHERE run.seq = ?
 
+-- name: dump_place
+SELECT parent, parent_unit FROM run WHERE seq = ?
+
+-- name: dump_top
+-- The last run above it that is there.
+WITH RECURSIVE above (id, level) AS (
+  VALUES (?, 0)
+  UNION ALL
+  SELECT run.parent, level + 1 FROM above JOIN run ON run.id = above.id WHERE run.parent IS NOT NULL
+)
+SELECT above.id FROM above JOIN run ON run.id = above.id ORDER BY level DESC LIMIT 1
+
 -- name: dump_items
 SELECT item FROM unit WHERE run_seq = ? AND item IS NOT NULL
 
