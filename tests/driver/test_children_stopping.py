@@ -146,3 +146,22 @@ def test_what_happens_is_told_in_order_with_the_run_that_it_happened_in(world: W
             ("last", "StepMoved"),
         ]
     ]
+
+
+def test_below_a_run_that_failed_nothing_is_asked_again_before_it_is_reopened(world: World) -> None:
+    parent = (
+        "steps:\n  - { id: below, needs: [], uses: ./child.md }\n"
+        "  - { id: bad, needs: [], run: 'until test -e said; do sleep 0.01; done; sleep 0.3; test -e good' }"
+    )
+    child = "steps:\n  - { id: s, run: 'echo x >> said', gate: { check: [./check] } }"
+    world.write(parent=parent, child=child)
+    first = world.run()
+    (row,) = world.children(first.run_id)
+    assert (first.state, row.state, row.reason) == ("failed", "blocked", "check_unavailable")
+    (world.folder / "check").write_text("#!/bin/sh\n")
+    (world.folder / "check").chmod(0o755)
+    assert world.app.run_id(first.run_id).state == "failed"
+    assert world.app.store.run(row.id).state == "blocked"
+    (world.folder / "good").touch()
+    assert world.app.resume(first.run_id).state == "completed"
+    assert world.lines() == ["x"]

@@ -102,6 +102,13 @@ class Family:
                         self._open(Place(member, step, unit), moment)
         self.settle(moment)
 
+    def apply(self, openings: Sequence[Opening], moment: Moment) -> None:
+        """Let each run change as asked; what is below a run that has ended stays as it is."""
+        for member in self.members:
+            for opening in openings if member.ended_above() is None else ():
+                member.add(opening(member.snap, member.now(moment)))
+        self.settle(moment)
+
     # opening
 
     def open(self, place: Place, dispatch: str, moment: Moment) -> None:

@@ -108,10 +108,7 @@ class Loop:
         for opening in first:
             self._family.root.add(opening(self._snap, self._family.root.now(self._moment())))
         self._family.load(self._moment())
-        for member in reversed([*self._family]):
-            for opening in openings:
-                member.add(opening(member.snap, member.now(self._moment())))
-        self._family.settle(self._moment())
+        self._family.apply(openings, self._moment())
         self._answer_requests()
         if settle_only:
             self._family.settle(self._moment())

@@ -16,7 +16,7 @@ from interlock.driver.executor import Executor
 from interlock.driver.jobs import JobBook
 from interlock.model import events as ev
 from interlock.model.actions import Ahead, Dispatch
-from interlock.model.run import Snapshot, Step, Unit
+from interlock.model.run import RunInfo, Snapshot, Step, Unit
 from interlock.model.states import RUN_ENDED, STEP_ENDED, Reason, RunState, StepState
 from interlock.store.base import RequestRow
 from interlock.store.births import Below, NewRun
@@ -88,6 +88,11 @@ class Member:
             self.snap.apply(event)
             self.pending.append(event)
             self._told.append((self, event))
+
+    def ended_above(self) -> RunInfo | None:
+        """Return the run above that has ended, the first of them all."""
+        ended = [level.run for level in self.snap.levels[1:] if level.run.state in RUN_ENDED]
+        return ended[-1] if ended else None
 
     def take(self) -> Below:
         """Hand over what is to be journaled."""
@@ -177,10 +182,10 @@ class Member:
 
     def answer(self, row: RequestRow, moment: Moment) -> None:
         """Carry out what a person asked of this run, and journal what came of it."""
-        run, above = self.snap.run, self.snap.levels[-1].run
+        run, above = self.snap.run, self.ended_above()
         if run.state in OVER:
             reply = asked.Answer((), f"the run is {run.state}")
-        elif above is not run and above.state in RUN_ENDED:
+        elif above is not None:
             reply = asked.Answer((), f"run {above.id} above it {above.state}; reopen that: interlock resume {above.id}")
         else:
             payload: dict[str, Any] = msgspec.json.decode(row.payload_json)
