@@ -10,12 +10,14 @@ from tests.crash.conftest import Prove
 FEWEST_COMMITS = 11
 # of its fork: `files`, one item of `mend`, the merge, and `merged`
 FEWEST_COMMITS_OF_A_FORK = 5
+# odd, so that kills before and after commits take turns; all cases are the gate beside the tests
+EVERY = 7
 FAULTS = Path(__file__).parent / "faults"
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def test_a_driver_killed_at_any_commit_loses_nothing_and_repeats_nothing(prove: Prove) -> None:
-    done = prove("-m", "interlock.testing.kill_matrix", "--every", "3", "--json")
+    done = prove("-m", "interlock.testing.kill_matrix", "--every", str(EVERY), "--json")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["holds"]
@@ -23,7 +25,7 @@ def test_a_driver_killed_at_any_commit_loses_nothing_and_repeats_nothing(prove: 
     assert report["fork_commits"] >= FEWEST_COMMITS_OF_A_FORK
     for verb, commits in (("run", report["commits"]), ("fork", report["fork_commits"])):
         cases = [case for case in report["cases"] if case["verb"] == verb]
-        assert len(cases) == -(-2 * commits // 3)
+        assert len(cases) == -(-2 * commits // EVERY)
         assert {case["moment"] for case in cases} == {"before", "after"}
 
 
@@ -52,6 +54,6 @@ def test_drivers_killed_at_two_hundred_random_moments_finish_their_runs(prove: P
     ],
 )
 def test_the_proofs_fail_where_a_fault_is_planted(prove: Prove, fault: str, every: str, said: str) -> None:
-    done = prove(str(FAULTS / f"{fault}.py"), "--every", every)
+    done = prove(str(FAULTS / f"{fault}.py"), "--every", every, "--first")
     assert done.returncode == 1
     assert said in done.stderr

@@ -1,6 +1,6 @@
 """The kill matrix: for each commit of the sample run one driver killed before it and one after it, then resumed.
 
-The same for each commit of a fork of that run. Run as `python -m interlock.testing.kill_matrix [--every N] [--json]`;
+The same for each commit of a fork of that run. Run as `python -m interlock.testing.kill_matrix [--every N] [--first] [--json]`;
 exits 1 if anything does not hold. A case holds when the resumed run ends as the undisturbed one, byte for byte, with
 the same merged files; nothing ran that was not journaled before; no unit journaled as completed, or taken over, was
 dispatched or ran again; the outside effect happened once; every completed step has the verdicts its gate asks for; every
@@ -31,8 +31,13 @@ _SIDE_BY_SIDE: Final = min(8, max(2, os.cpu_count() or 2))
 Place = tuple[str, int]
 
 
-def kill_matrix(folder: Path, *, every: int = 1, tell: Callable[[Case], None] = lambda _case: None) -> Report:
-    """Run all cases (or each `every`-th) in projects below `folder`. Raises UndisturbedError."""
+def kill_matrix(
+    folder: Path, *, every: int = 1, first: bool = False, tell: Callable[[Case], None] = lambda _case: None
+) -> Report:
+    """Run all cases (or each `every`-th) in projects below `folder`. Raises UndisturbedError.
+
+    With `first` each worker stops at its first case that does not hold.
+    """
     began = time.monotonic()
     wanted, commits = undisturbed(new_project(folder / "undisturbed"))
     wanted_fork, fork_commits = Forks(new_project(folder / "forked")).undisturbed()
@@ -48,12 +53,19 @@ def kill_matrix(folder: Path, *, every: int = 1, tell: Callable[[Case], None] = 
             yield forks.run_case(wanted_fork, moment, commit)
 
     cases = []
-    for case in _side_by_side(work):
+    for case in _side_by_side(lambda number: _until_fault(work(number)) if first else work(number)):
         cases.append(case)
         tell(case)
     cases.sort(key=lambda case: (case.verb == "fork", case.commit, case.moment == "after"))
     seconds = time.monotonic() - began
     return Report(commits=commits, fork_commits=fork_commits, cases=tuple(cases), seconds=seconds)
+
+
+def _until_fault(cases: Iterator[Case]) -> Iterator[Case]:
+    for case in cases:
+        yield case
+        if not case.holds:
+            return
 
 
 def _places(commits: int, every: int) -> list[Place]:
@@ -98,6 +110,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the matrix in a temporary folder, which stays if something did not hold."""
     parser = argparse.ArgumentParser(prog="python -m interlock.testing.kill_matrix", description=__doc__)
     parser.add_argument("--every", type=int, default=1, help="run only each N-th case")
+    parser.add_argument("--first", action="store_true", help="stop soon after the first case that does not hold")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     chosen = parser.parse_args(argv)
     folder = Path(tempfile.mkdtemp(prefix="interlock-kill-matrix-"))
@@ -107,7 +120,7 @@ def main(argv: list[str] | None = None) -> int:
             sys.stderr.write(describe(case) + "\n")
 
     try:
-        report = kill_matrix(folder, every=chosen.every, tell=tell)
+        report = kill_matrix(folder, every=chosen.every, first=chosen.first, tell=tell)
     except UndisturbedError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1

@@ -91,20 +91,24 @@ def main(argv: list[str] | None = None) -> int:
     """Suspend a driver after each commit of the sample run, or each N-th."""
     parser = argparse.ArgumentParser(prog="python -m interlock.testing.suspension", description=__doc__)
     parser.add_argument("--every", type=int, default=1, help="suspend only after each N-th commit")
-    every = parser.parse_args(argv).every
+    parser.add_argument("--first", action="store_true", help="stop at the first fault")
+    chosen = parser.parse_args(argv)
     folder = Path(tempfile.mkdtemp(prefix="interlock-suspension-"))
     try:
         wanted, commits = undisturbed(new_project(folder / "undisturbed"))
     except UndisturbedError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
-    faults = 0
-    for commit in range(1, commits + 1, every):
+    faults = tried = 0
+    for commit in range(1, commits + 1, chosen.every):
+        tried += 1
         fault = suspend(new_project(folder / str(commit)), commit, wanted)
         if fault:
             faults += 1
             sys.stderr.write(f"suspended after commit {commit}: {fault}\n")
-    sys.stdout.write(f"{len(range(1, commits + 1, every))} drivers suspended, {faults} faults\n")
+            if chosen.first:
+                break
+    sys.stdout.write(f"{tried} drivers suspended, {faults} faults\n")
     shutil.rmtree(folder, ignore_errors=True)
     return 1 if faults else 0
 
