@@ -46,6 +46,9 @@ class World:
             "PYTHONPATH": str(Path(interlock.__file__).parent.parent),
             "LC_ALL": "C.UTF-8",
             "NO_PROXY": "127.0.0.1",
+            # agents that would fetch packages of their own when they start reach nobody
+            "NPM_CONFIG_REGISTRY": "http://127.0.0.1:9/",
+            "NPM_CONFIG_FETCH_RETRIES": "0",
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_CONFIG_NOSYSTEM": "1",
             KEY: KEY_VALUE,
