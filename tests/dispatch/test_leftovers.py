@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 
@@ -75,7 +76,7 @@ def test_a_mark_of_an_outer_driver_counts_as_well(start: Start) -> None:
 def test_strays_are_those_of_the_asked_attempts_only(start: Start) -> None:
     mine, others, elder = start(f"{RUN}:h:1:a"), start(f"{RUN}:h:1:b"), start(f"{RUN}:h:10:a")
     assert end_strays(Marker(RUN, "h", 1), "a".__eq__) == 1
-    assert not runs(mine.pid)
+    assert mine.wait(timeout=30) == -signal.SIGKILL
     assert runs(others.pid)
     assert runs(elder.pid)
 

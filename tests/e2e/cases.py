@@ -73,7 +73,7 @@ def script(case: str) -> list[Step]:
 
 def workflow(agent: str, cases: list[str]) -> str:
     idle = f"{FOREVER_S if FOREVER.items() <= CAVEATS.get(agent, {}).items() else PATIENT_S}s"
-    head = "---\ntype: workflow\ndefaults: { on_error: continue, timeout: 60s, retry: { max: 0 } }\nsteps:\n"
+    head = "---\ntype: workflow\ndefaults: { on_error: continue, timeout: 150s, retry: { max: 0 } }\nsteps:\n"
     # the first alone: an agent makes its folders and databases in a new home then
     needs = ["[]"] + [f"[{cases[0]}]"] * (len(cases) - 1)
     entries = [
