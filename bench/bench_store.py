@@ -68,9 +68,16 @@ def finished(unit: int) -> ev.AttemptFinished:
 def opened(folder: Path, units: int) -> SqliteStore:
     """A run with so many pending units."""
     store = SqliteStore.open(folder / "journal.db")
-    plan = {"plan_hash": "sha256:0", "plan_json": b"{}", "params_json": b"{}"}
-    steps = (NewStep(id="work"),)
-    store.create_run(NewRun(id="bench", workflow="w.md", created_at=1, steps=steps, **plan), LEASE)  # type: ignore[arg-type]
+    new = NewRun(
+        id="bench",
+        workflow="w.md",
+        plan_hash="sha256:0",
+        plan_json=b"{}",
+        params_json=b"{}",
+        created_at=1,
+        steps=(NewStep(id="work"),),
+    )
+    store.create_run(new, LEASE)
     fresh = tuple(ev.NewUnit(i, f"work:{i:016x}", i, b"%d" % i, "sha256:" + "0" * 64) for i in range(units))
     store.commit(LEASE, [ev.StepStarted(at=1, step=0, round=1, loop=1, units=fresh)])
     return store

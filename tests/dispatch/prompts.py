@@ -8,7 +8,7 @@ import select
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from interlock.dispatch.attempt import Attempt
 from interlock.dispatch.base import EngineCall, EngineSettings, EnvAudit, Job, Outcome, Report, Request
@@ -49,8 +49,8 @@ class FakeAgents:
             assert poller.poll(PATIENCE_S * 1000) == [(wake_fd, select.POLLIN)]
         if attempt.cancelled is not None:
             return attempt.never_began(None, "cancelled")
-        status = "ok" if self.reason is None else "failed"
-        return Outcome(dispatch=attempt.request.dispatch, status=status, reason=self.reason, output=b"done")  # type: ignore[arg-type]  # a conditional expression of literals
+        status: Literal["ok", "failed"] = "ok" if self.reason is None else "failed"
+        return Outcome(dispatch=attempt.request.dispatch, status=status, reason=self.reason, output=b"done")
 
     def close(self) -> None:
         self.closed += 1
@@ -79,6 +79,7 @@ class Prompts:
             for driver in ("openai", "anthropic", "gemini")
         }
         self.engines["coder"] = EngineSettings(name="coder", kind="agent", driver="claude", api_key="THE_KEY")
+        self.settings: Callable[[str], EngineSettings] = self.engines.__getitem__
         self.runner = PromptRunner(
             self.reports.put,
             lambda job: self.env_for(job),  # noqa: PLW0108 - a test may replace it
@@ -87,9 +88,6 @@ class Prompts:
             self.agents,
             environ=self.environ,
         )
-
-    def settings(self, name: str) -> EngineSettings:
-        return self.engines[name]
 
     def request(self, engine: str = "openai", prompt: str = "hello", **changes: Any) -> Request:
         number = next(_numbers)

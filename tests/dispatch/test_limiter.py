@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.dispatch.shop import until
@@ -285,10 +286,10 @@ def test_where_no_file_can_be_had_the_limit_holds_within_the_process(limits: lis
 
 def test_engines_are_told_apart_by_name_address_and_key(tmp_path: Path) -> None:
     limiter = Limiter(tmp_path)
-    base = {"name": "a", "kind": "llm", "driver": "openai", "base_url": "http://x", "api_key": "K"}
+    base: dict[str, Any] = {"name": "a", "kind": "llm", "driver": "openai", "base_url": "http://x", "api_key": "K"}
     for change in ({}, {"name": "b"}, {"name": "c", "base_url": "http://y"}, {"name": "d", "api_key": None}):
         limiter.of(EngineSettings(**(base | change)))
-    assert limiter.of(EngineSettings(**base)) is limiter.of(EngineSettings(**base))  # type: ignore[arg-type]  # as above
+    assert limiter.of(EngineSettings(**base)) is limiter.of(EngineSettings(**base))
     limiter.close()
     assert len(list(tmp_path.iterdir())) == 4
 

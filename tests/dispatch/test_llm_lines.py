@@ -137,7 +137,10 @@ def test_a_stream_without_its_last_event_is_no_answer(
     assert (outcome.status, outcome.reason, outcome.answered) == ("failed", reason, False), outcome.error
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
+@pytest.mark.skipif(
+    shutil.which("openssl") is None,
+    reason="the certificate of its server is made by the program openssl, which .ci/run installs",
+)
 def test_a_call_over_tls_is_broken_off_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key, certificate = tmp_path / "key", tmp_path / "certificate"
     argv = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]

@@ -109,9 +109,9 @@ def test_an_engine_that_is_gone_is_named_with_the_next_step(prompts: Prompts) ->
     def refused(name: str) -> Any:
         raise DispatchRefusedError("no-engine", f"engine `{name}` is not configured", "add it")
 
-    prompts.settings = gone  # type: ignore[method-assign]  # the runner asks through the object
+    prompts.settings = gone
     first = prompts.ask()
-    prompts.settings = refused  # type: ignore[method-assign]  # as above
+    prompts.settings = refused
     second = prompts.ask()
     assert (first.reason, first.error) == (Reason.DISPATCH_ERROR, "no engine `openai` (add it)")
     assert (second.reason, second.error) == (Reason.DISPATCH_ERROR, "engine `openai` is not configured; add it")

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 
+import pytest
 from tests.dispatch.shop import Shop, marked, runs, until
 
 from interlock.dispatch.leftovers import end_strays
@@ -103,22 +105,21 @@ def test_an_escaped_child_may_use_the_grace_after_its_leader_is_gone(shop: Shop)
     assert (shop.folder / "done").read_text() == "tidy\n"
 
 
-def test_trouble_while_killing_does_not_change_the_reason(shop: Shop, monkeypatch: object) -> None:
+def test_trouble_while_killing_does_not_change_the_reason(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_self: Tree, _number: int) -> None:
         raise PermissionError(1, "not permitted")
 
-    setattr_ = monkeypatch.setattr  # type: ignore[attr-defined]
-    setattr_(Tree, "signal", refuse)
-    setattr_("interlock.dispatch.supervisor.KILL_AFTER_S", 0.1)
+    monkeypatch.setattr(Tree, "signal", refuse)
+    monkeypatch.setattr("interlock.dispatch.supervisor.KILL_AFTER_S", 0.1)
     assert shop.run("sleep 60", timeout_ms=200).reason is Reason.TIMEOUT
 
 
-def test_our_own_group_is_never_signalled(monkeypatch: object) -> None:
+def test_our_own_group_is_never_signalled(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[int] = []
-    monkeypatch.setattr(os, "killpg", lambda group, _number: sent.append(group))  # type: ignore[attr-defined]
-    Tree(os.getpgrp(), b"x").signal_group(15)  # type: ignore[arg-type]
-    Tree(1, b"x").signal_group(15)  # type: ignore[arg-type]
-    Tree(0, b"x").signal_group(15)  # type: ignore[arg-type]
+    monkeypatch.setattr(os, "killpg", lambda group, _number: sent.append(group))
+    Tree(os.getpgrp(), b"x").signal_group(signal.SIGTERM)
+    Tree(1, b"x").signal_group(signal.SIGTERM)
+    Tree(0, b"x").signal_group(signal.SIGTERM)
     assert sent == []
 
 

@@ -20,7 +20,7 @@ from interlock.testing.build import aborted, failed, ok, over, step
 MAP = step("m", map=over("params.items", concurrency=2))
 
 
-def test_an_attempt_is_in_the_journal_before_its_work_starts(desks: Any) -> None:
+def test_an_attempt_is_in_the_journal_before_its_work_starts(desks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     desk: Desk = desks(MAP, step("n"))
     loop, hand = desk.sit(all_well)
     start = hand.start
@@ -30,7 +30,7 @@ def test_an_attempt_is_in_the_journal_before_its_work_starts(desks: Any) -> None
         assert {(request.unit_id, request.attempt) for request in requests} <= journaled
         start(requests)
 
-    hand.start = watched  # type: ignore[method-assign]
+    monkeypatch.setattr(hand, "start", watched)
     loop.drive([close_lost])
     assert desk.store.run(RUN).outcome == "ok"
     assert [request.attempt for request in hand.started] == [1, 1, 1, 1]

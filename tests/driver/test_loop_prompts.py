@@ -100,8 +100,8 @@ def test_a_crash_in_the_re_ask_grants_no_second(desk: Make) -> None:
 
 
 def test_a_loop_goes_on_in_the_session_where_the_step_says_so(desk: Make) -> None:
-    for mode, session in (("continue", "s1"), ("new", None)):
-        retry = Retry(session=mode, backoff=QUICK)  # type: ignore[arg-type]
+    warm, cold = Retry(session="continue", backoff=QUICK), Retry(session="new", backoff=QUICK)
+    for retry, session in ((warm, "s1"), (cold, None)):
         work = desk(step("a", prompt("Do it."), gate=judged(loops=2), retry=retry))
         reject = told('{"complete": false, "missing": ["m"], "feedback": "thin"}')
         work.drive(play(told("x", "s1"), reject, told("y", "s2"), told('{"complete": true}')))

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.export.files import PLAN, done_run, export, journal, lines_of, new_run, say
@@ -21,6 +22,9 @@ from interlock.model import canon
 from interlock.model import events as ev
 from interlock.store.births import Below
 from interlock.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -168,12 +172,12 @@ class Busy(io.BytesIO):
         self._store = store
         self.commits = 0
 
-    def write(self, data: object) -> int:
+    def write(self, data: ReadableBuffer) -> int:
         if self.commits < 50:
             event = ev.Notice(at=61, code=f"n{self.commits}", text="t")
             assert self._store.commit(b.lease(), [event]).refused == ()
             self.commits += 1
-        return super().write(data)  # type: ignore[arg-type]
+        return super().write(data)
 
 
 def test_a_run_that_is_being_driven_is_exported_as_it_was_at_one_moment(tmp_path: Path) -> None:

@@ -34,9 +34,9 @@ def test_defaults_hold_and_an_optional_param_without_one_is_left_out() -> None:
 
 
 def test_the_command_line_beats_given_values_and_these_the_file() -> None:
-    values = {"file_values": {"base": "file", "count": 1}, "given": {"count": 2}}
-    assert coerce_params((BASE, COUNT), **values) == {"base": "file", "count": 2}  # type: ignore[arg-type]
-    assert coerce_params((BASE, COUNT), [("count", "3")], **values) == {"base": "file", "count": 3}  # type: ignore[arg-type]
+    values: dict[str, Any] = {"file_values": {"base": "file", "count": 1}, "given": {"count": 2}}
+    assert coerce_params((BASE, COUNT), **values) == {"base": "file", "count": 2}
+    assert coerce_params((BASE, COUNT), [("count", "3")], **values) == {"base": "file", "count": 3}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any, Literal
+
 import pytest
 
 from interlock.dispatch.agents.base import Answer
@@ -11,11 +13,13 @@ from interlock.model.states import Reason
 LIMIT = 1_000
 
 
-def ended(reason: Reason | None = None, **changes: object) -> Outcome:
-    status = "ok" if reason is None else "aborted" if reason is Reason.ABORTED else "failed"
+def ended(reason: Reason | None = None, **changes: Any) -> Outcome:
+    status: Literal["ok", "failed", "aborted"] = "failed"
+    if reason in (None, Reason.ABORTED):
+        status = "ok" if reason is None else "aborted"
     unsure = reason in {Reason.TIMEOUT, Reason.IDLE_TIMEOUT, Reason.KILLED, Reason.ABORTED}
-    defaults = {"error": "as the process ended", "answered": not unsure}
-    return Outcome(dispatch="d", status=status, reason=reason, **(defaults | changes))  # type: ignore[arg-type]  # test values
+    defaults: dict[str, Any] = {"error": "as the process ended", "answered": not unsure}
+    return Outcome(dispatch="d", status=status, reason=reason, **(defaults | changes))
 
 
 def test_an_answer_is_an_answer_whatever_the_exit_code() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -153,9 +153,11 @@ def test_a_crash_at_any_call_of_git_leads_to_the_same_commits(
         left = crashes
 
         class Dying(Git):
-            def _once(self, *arguments: object) -> Answer:
+            def _once(
+                self, cwd: str, arguments: tuple[str, ...], env: Mapping[str, str], given: bytes | None
+            ) -> Answer:
                 nonlocal left
-                answer = super()._once(*arguments)  # type: ignore[arg-type]
+                answer = super()._once(cwd, arguments, env, given)
                 left -= 1
                 if left < 0:
                     raise DiedError

@@ -57,7 +57,7 @@ def test_a_checkout_in_the_middle_of_a_merge_is_taken_as_its_files_are(repo: Rep
     assert repo.git("ls-files", "-u") != ""
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads files of every mode, so none can be made that is unreadable")
 def test_a_file_that_cannot_be_read_is_told(repo: Repo) -> None:
     (repo.root / "closed").write_text("x")
     (repo.root / "closed").chmod(stat.S_IWUSR)
