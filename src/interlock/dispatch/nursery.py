@@ -19,6 +19,7 @@ from typing import Final, NamedTuple, Protocol
 
 from interlock.dispatch.attempt import Attempt
 from interlock.dispatch.base import Outcome, Report
+from interlock.dispatch.exits import is_ready
 from interlock.dispatch.launch import Launcher
 from interlock.dispatch.program import BusyError
 from interlock.dispatch.supervisor import Supervisor
@@ -141,6 +142,9 @@ class Nursery:
             child = self._by_fd.get(fd)
             if child is None:
                 return False
+            if not is_ready(fd):
+                # what was polled was said of a descriptor that had this number until just now
+                return True
             supervisor = child.supervisor
             try:
                 supervisor.take(fd, self._pump.poller)
