@@ -139,3 +139,15 @@ def test_a_fault_of_ours_is_an_outcome_and_leaves_no_process(
     assert outcome.error == "interlock failed to carry out the attempt: RuntimeError: a fault"
     assert not outcome.answered
     assert shop.runner.under_way == 0
+
+
+def test_what_was_said_of_an_earlier_descriptor_of_the_number_ends_no_command(shop: Shop) -> None:
+    """As when one command ended, and the next got its descriptor's number, between a poll and the look at what it gave."""
+    nursery = shop.runner._nursery  # noqa: SLF001 - the moment can't be had from outside
+    assert nursery is not None
+    request = shop.start("sleep 0.05; echo done")
+    until(lambda: bool(nursery._by_fd))  # noqa: SLF001 - as above
+    for fd in list(nursery._by_fd):  # noqa: SLF001 - as above
+        assert nursery.on_event(fd)
+    outcome = shop.outcome(request)
+    assert (outcome.status, outcome.reason, outcome.output) == ("ok", None, b"done\n")
