@@ -7,15 +7,12 @@ from pathlib import Path
 
 import pytest
 from tests.driver.family_world import ASK, FLAKY, MAP, ONE, SAY, World, mend
+from tests.replay.checking import exported, same
 
 import interlock
-from interlock.app import App
-from interlock.driver.exporting import export_run, new_file
 from interlock.driver.forking import ForkOrder
 from interlock.driver.params import ParamsInput
-from interlock.driver.replaying import Replay
 from interlock.errors import UsageError
-from interlock.exported import ExportApp
 from interlock.model.canon import dumps, item_digest
 
 A, B = (f"each:{item_digest(dumps(name))}" for name in "ab")
@@ -31,20 +28,6 @@ def changed(world: World, **workflows: str) -> Path:
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path)
-
-
-def same(found: Replay) -> None:
-    assert found.differences == ()
-    assert found.not_recorded == {}
-    assert found.changed == ()
-    assert found.exit_code == 0
-
-
-def exported(app: App, run: str) -> ExportApp:
-    path = app.project.root / "run.gz"
-    with new_file(path, force=True) as out:
-        export_run(app.project.journal, app.project.logs, run, out)
-    return ExportApp(path)
 
 
 def test_child_runs_are_replayed_without_doing_anything_again(world: World) -> None:

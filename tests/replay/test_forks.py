@@ -7,13 +7,10 @@ from pathlib import Path
 import pytest
 from tests.driver.forks import World
 from tests.driver.test_fork_lineage import JUDGES, SPLIT, mend
+from tests.replay.checking import exported, same
 
 import interlock
-from interlock.app import App
-from interlock.driver.exporting import export_run, new_file
 from interlock.driver.forking import ForkOrder
-from interlock.driver.replaying import Replay
-from interlock.exported import ExportApp
 
 GATED = """\
     ---
@@ -36,20 +33,6 @@ GATED = """\
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path)
-
-
-def same(found: Replay) -> None:
-    assert found.differences == ()
-    assert found.not_recorded == {}
-    assert found.changed == ()
-    assert found.exit_code == 0
-
-
-def exported(app: App, run: str) -> ExportApp:
-    path = app.project.root / "run.gz"
-    with new_file(path, force=True) as out:
-        export_run(app.project.journal, app.project.logs, run, out)
-    return ExportApp(path)
 
 
 def test_a_fork_that_took_steps_as_they_were_is_replayed_with_them(world: World) -> None:

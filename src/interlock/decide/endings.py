@@ -39,6 +39,19 @@ def fail(step: Step, now: Now, broken: Broken) -> ev.StepMoved:
     )
 
 
+def block(step: Step, at: int, reason: str, detail: str) -> ev.StepMoved:
+    """Return the event by which a step waits for somebody to do something."""
+    return ev.StepMoved(
+        at=at,
+        step=step.index,
+        state=StepState.BLOCKED,
+        reason=reason,
+        detail=detail,
+        round=step.round,
+        loop=step.loop,
+    )
+
+
 def stop(snap: Snapshot, step: Step, now: Now, reason: str, detail: str = "") -> list[Action]:
     """End a step whose remaining units will not run; the failure that caused it is named."""
     broken = Broken(reason, detail)

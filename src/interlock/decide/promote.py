@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from interlock.decide import gate
 from interlock.decide.budget import exhausted
-from interlock.decide.endings import complete, fail, stop
+from interlock.decide.endings import block, complete, fail, stop
 from interlock.decide.loops import next_loop
 from interlock.decide.now import Now
 from interlock.decide.reduce import Artifact, Broken, fatal, reduce_step
@@ -45,7 +45,7 @@ def _merge(snap: Snapshot, spec: PlanStep, step: Step, now: Now) -> list[Action]
         return None
     broken = merge_failure(unit)
     if broken.reason == "check_unavailable":
-        return [_blocked(step, now, broken.reason, broken.detail)]
+        return [block(step, now.at, broken.reason, broken.detail)]
     return [fail(step, now, broken)]
 
 
@@ -66,7 +66,7 @@ def _act(snap: Snapshot, spec: PlanStep, step: Step, now: Now, made: Artifact) -
     if isinstance(judged, gate.Passed):
         return [complete(step, now, made)]
     if isinstance(judged, gate.Blocked):
-        return [_blocked(step, now, judged.reason, judged.detail)]
+        return [block(step, now.at, judged.reason, judged.detail)]
     if isinstance(judged, gate.Rejected):
         return _rejected(snap, spec, step, now, judged)
     if snap.halted is not None:
@@ -81,7 +81,7 @@ def _rejected(snap: Snapshot, spec: PlanStep, step: Step, now: Now, judged: gate
         return _loop(snap, spec, step, now, judged.feedback)
     if judged.by_person:
         return [fail(step, now, Broken("rejected", judged.detail))]
-    return [_blocked(step, now, "gate_rejected", judged.detail)]
+    return [block(step, now.at, "gate_rejected", judged.detail)]
 
 
 def _broken(snap: Snapshot, spec: PlanStep, step: Step, now: Now, made: Broken) -> list[Action]:
@@ -106,16 +106,4 @@ def _added(snap: Snapshot, spec: PlanStep, step: Step, now: Now, asked: gate.Ask
         loop=step.loop,
         state=StepState.GATING,
         units=judged_before(snap, spec, asked.kind, asked.units),
-    )
-
-
-def _blocked(step: Step, now: Now, reason: str, detail: str) -> ev.StepMoved:
-    return ev.StepMoved(
-        at=now.at,
-        step=step.index,
-        state=StepState.BLOCKED,
-        reason=reason,
-        detail=detail,
-        round=step.round,
-        loop=step.loop,
     )

@@ -14,6 +14,7 @@ from typing import Final
 
 from interlock.decide import requests as asked
 from interlock.decide.budget import ceiling
+from interlock.decide.endings import block
 from interlock.decide.next import next_actions
 from interlock.decide.schedule import next_due
 from interlock.decide.values import UnresolvedError
@@ -213,7 +214,7 @@ class Loop:
             ids = [self._dispatch_id(member, step) for _ in dispatches]
             requests += member.reserve(step, dispatches, self._executor, ids, at)
         except ModuleChangedError as error:
-            member.block(step, "module_changed", str(error), at)
+            member.add((block(step, at, "module_changed", str(error)),))
             return True
         except (InterlockError, UnresolvedError) as error:
             self._fail(error if isinstance(error, InterlockError) else InterlockError("internal", str(error)))

@@ -17,7 +17,7 @@ from interlock.driver.jobs import JobBook
 from interlock.model import events as ev
 from interlock.model.actions import Ahead, Dispatch
 from interlock.model.run import RunInfo, Snapshot, Step, Unit
-from interlock.model.states import RUN_ENDED, STEP_ENDED, Reason, RunState, StepState
+from interlock.model.states import RUN_ENDED, STEP_ENDED, Reason, RunState
 from interlock.store.base import RequestRow
 from interlock.store.births import Below, NewRun
 
@@ -166,19 +166,6 @@ class Member:
             if text not in self.snap.noticed:
                 self.add((ev.Notice(at=at, code=text, text=text),))
         return found
-
-    def block(self, step: Step, reason: str, detail: str, at: int) -> None:
-        """Block a step that nothing can be dispatched of."""
-        moved = ev.StepMoved(
-            at=at,
-            step=step.index,
-            state=StepState.BLOCKED,
-            reason=reason,
-            detail=detail,
-            round=step.round,
-            loop=step.loop,
-        )
-        self.add((moved,))
 
     def answer(self, row: RequestRow, moment: Moment) -> None:
         """Carry out what a person asked of this run, and journal what came of it."""
