@@ -6,7 +6,7 @@ their name ends in `_json`, else raw bytes.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -14,6 +14,9 @@ from interlock.dispatch.git.base import WorktreeAsk
 from interlock.model.events import Process, Usage
 from interlock.model.outcome import Outcome
 from interlock.model.plan import Work
+
+NEVER: Final = float("inf")
+"""A monotonic time that doesn't come."""
 
 
 class EngineSettings(msgspec.Struct, frozen=True, kw_only=True):

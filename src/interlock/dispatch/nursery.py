@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from interlock.dispatch.attempt import Attempt
-from interlock.dispatch.base import Outcome, Report
+from interlock.dispatch.base import NEVER, Outcome, Report
 from interlock.dispatch.exits import is_ready
 from interlock.dispatch.launch import Launcher
 from interlock.dispatch.program import BusyError
@@ -30,7 +30,6 @@ of its own in the journal: of one that ends before, the end tells all."""
 _YOUNG_S: Final = 0.1
 _SHORT_MS: Final = 1_000
 """A time limit below this is watched by a thread from the start."""
-NEVER: Final = float("inf")
 
 
 class Pump(NamedTuple):

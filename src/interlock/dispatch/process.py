@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Final
 
 from interlock.dispatch.attempt import Attempt
-from interlock.dispatch.base import Job, Outcome, Report, Request
+from interlock.dispatch.base import NEVER, Job, Outcome, Report, Request
 from interlock.dispatch.clean_env import clean
 from interlock.dispatch.isolated import Isolation
 from interlock.dispatch.launch import Launcher
 from interlock.dispatch.leftovers import end_strays
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import Marker
-from interlock.dispatch.nursery import NEVER, Nursery, Pump
+from interlock.dispatch.nursery import Nursery, Pump
 from interlock.dispatch.reaper import Reaper
 from interlock.dispatch.redact_base import ResolvedEnv
 from interlock.dispatch.supervisor import Supervisor

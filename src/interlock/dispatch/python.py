@@ -18,14 +18,14 @@ from collections.abc import Callable
 from typing import Final
 
 from interlock.dispatch import python_outcome as outcomes
-from interlock.dispatch.base import EnvAudit, Job, Outcome, Report, Request
+from interlock.dispatch.base import NEVER, EnvAudit, Job, Outcome, Report, Request
 from interlock.dispatch.log import FLUSH_AFTER_S, RunLog
 from interlock.dispatch.markers import VARIABLE, Marker
 from interlock.dispatch.python_crew import Crew, now_ms
 from interlock.dispatch.python_jobs import SharedJob, SharedJobs, body_of, framed
 from interlock.dispatch.python_link import Interpreter, NoWorkerError
 from interlock.dispatch.python_outcome import Ending
-from interlock.dispatch.python_peer import NEVER, SLOW_S, Peer
+from interlock.dispatch.python_peer import SLOW_S, Peer
 from interlock.dispatch.python_places import EPOLLOUT, Places
 from interlock.dispatch.python_worker import FAILURE, FORGET, RESULT, UNIT
 from interlock.dispatch.redact_base import EnvUnresolvedError, NullRedactor, ResolvedEnv

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from interlock.dispatch import python_outcome as outcomes
-from interlock.dispatch.base import Outcome, Report, Request, Started
+from interlock.dispatch.base import NEVER, Outcome, Report, Request, Started
 from interlock.dispatch.log import RunLog
 from interlock.dispatch.markers import Marker
 from interlock.dispatch.python_ahead import Lines
 from interlock.dispatch.python_jobs import framed
-from interlock.dispatch.python_peer import NEVER, Peer
+from interlock.dispatch.python_peer import Peer
 from interlock.dispatch.python_places import Places
 from interlock.dispatch.python_worker import FAILURE, GO_ON, SPOKE, UNIT
 from interlock.dispatch.redact_base import ResolvedEnv

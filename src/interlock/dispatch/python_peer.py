@@ -8,7 +8,6 @@ remembered (`log_error`), never raised.
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import select
 import socket
@@ -16,7 +15,7 @@ import time
 from collections import deque
 from typing import Final
 
-from interlock.dispatch.base import Job, Request
+from interlock.dispatch.base import NEVER, Job, Request
 from interlock.dispatch.log import AttemptLog, RunLog
 from interlock.dispatch.python_link import Ends
 from interlock.dispatch.python_outcome import Ending
@@ -25,7 +24,6 @@ from interlock.dispatch.redact_base import ResolvedEnv, StreamRedactor
 from interlock.dispatch.tree import Tree
 from interlock.model.events import LogSpan
 
-NEVER: Final = math.inf
 _CHUNK: Final = 65_536
 _USUAL: Final = 8_192
 """Most answers fit; a bigger buffer for each of them costs more than it saves."""

@@ -7,12 +7,14 @@ in one process. Most drivers have one pool.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from interlock.dispatch.base import Job, Request
-from interlock.dispatch.python import PythonPool
-from interlock.dispatch.python_peer import NEVER
+from interlock.dispatch.base import NEVER, Job, Request
 from interlock.model.actions import Ahead
 from interlock.model.events import Process
+
+if TYPE_CHECKING:
+    from interlock.dispatch.python import PythonPool
 
 Path = tuple[str, ...]
 

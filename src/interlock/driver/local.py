@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from interlock.dispatch.base import EngineSettings, Job, Outcome, Report, Request
+from interlock.dispatch.base import NEVER, EngineSettings, Job, Outcome, Report, Request
 from interlock.dispatch.clean_env import clean
 from interlock.dispatch.isolated import Isolation
 from interlock.dispatch.leftovers import end_strays
@@ -24,8 +24,6 @@ from interlock.dispatch.markers import Marker, step_of
 from interlock.dispatch.nursery import Pump
 from interlock.dispatch.open_files import OF_A_COMMAND, OF_A_PROMPT, OpenFiles
 from interlock.dispatch.process import CommandRunner
-from interlock.dispatch.python import PythonPool
-from interlock.dispatch.python_link import Interpreter
 from interlock.dispatch.python_pools import PythonPools
 from interlock.dispatch.reaper import Reaper
 from interlock.dispatch.reaper_main import sweep
@@ -37,6 +35,7 @@ from interlock.model.plan import Plan, PythonFunction, Step
 
 if TYPE_CHECKING:
     from interlock.dispatch.prompt_runner import PromptRunner
+    from interlock.dispatch.python import PythonPool
 
 _EVENTS: Final = 1_024
 _GATHER_S: Final = 0.001
@@ -104,6 +103,9 @@ class LocalExecutor:
         self._pools = PythonPools(self._new_pool)
 
     def _new_pool(self, path: tuple[str, ...]) -> PythonPool:
+        from interlock.dispatch.python import PythonPool  # noqa: PLC0415 - a run of commands needs none of it
+        from interlock.dispatch.python_link import Interpreter  # noqa: PLC0415 - as above
+
         python, base = self._python
         return PythonPool(
             interpreter=Interpreter(python, path, base),
@@ -217,7 +219,7 @@ class LocalExecutor:
         due = min(self._pools.next_tick, self._commands.next_tick)
         if until is not None:
             due = min(due, until)
-        events = self._poller.poll(None if due == float("inf") else max(0.0, due - now), _EVENTS)
+        events = self._poller.poll(None if due == NEVER else max(0.0, due - now), _EVENTS)
         now_ms = time.time_ns() // 1_000_000
         answers = []
         for fd, mask in events:

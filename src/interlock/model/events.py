@@ -6,8 +6,7 @@ index in `plan.steps`, `unit` the ordinal within the step (work, gate and probe 
 Fields marked content stay out of the event row's metadata. Times are epoch milliseconds (UTC).
 """
 
-from __future__ import annotations
-
+# annotations stay values here: as texts, msgspec would evaluate each of them at every start
 from typing import Final, Literal
 
 import msgspec

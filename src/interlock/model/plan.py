@@ -5,8 +5,7 @@ Guarantee: a plan is canonical JSON; `plan/freeze.py` makes it and its hash, and
 Durations are integer milliseconds and `None` means no limit. `*_json` fields hold canonical JSON text.
 """
 
-from __future__ import annotations
-
+# annotations stay values here: as texts, msgspec would evaluate each of them at every start
 from typing import Final, Literal
 
 import msgspec
@@ -320,11 +319,11 @@ class Plan(_Value, frozen=True, kw_only=True):
     """The commit made of the user's uncommitted state when the run was created, where a step takes it along."""
     notices: tuple[str, ...] = ()
     """Things the author should know once per run: accepted akm spellings that do nothing here, for example."""
-    children: dict[str, Plan] = {}
+    children: "dict[str, Plan]" = {}
     """All child workflows below this one, by their tagged hashes, each once, without a project and without children."""
 
     @property
-    def whole(self) -> tuple[Plan, ...]:
+    def whole(self) -> "tuple[Plan, ...]":
         """The plan itself and those of all child workflows below it."""
         return (self, *self.children.values())
 

@@ -4,8 +4,7 @@ Reading is lenient on purpose: a run whose plan is of another version or damaged
 shown; the driver is the one who verifies.
 """
 
-from __future__ import annotations
-
+# annotations stay values here: as texts, msgspec would evaluate each of them at every start
 from typing import Any
 
 import msgspec
