@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import interlock
-from interlock.dispatch import python_ahead
+from interlock.dispatch import command_lines, python_ahead
 from interlock.driver.params import ParamsInput
 from interlock.model import events as ev
 
@@ -19,11 +19,13 @@ params:
 steps:
   - id: work
     map: {{ over: params.items, concurrency: {concurrency} }}
-    uses: python:work:note
+    {target}
     {more}
 ---
 """
 BAD = 1_000
+FUNCTION = "uses: python:work:note"
+COMMAND = "run: 'echo +$INTERLOCK_ITEM >> log; [ $INTERLOCK_ITEM != 1000 ] && echo -$INTERLOCK_ITEM >> log'"
 WORK = """
 import os
 
@@ -40,8 +42,8 @@ def note(context):
 class Recorded:
     """What a run did, seen from outside and from its events."""
 
-    def __init__(self, folder: Path, items: list[int], concurrency: int, more: str) -> None:
-        text = FLOW.format(concurrency=concurrency, more=more)
+    def __init__(self, folder: Path, target: str, items: list[int], concurrency: int, more: str) -> None:
+        text = FLOW.format(target=target, concurrency=concurrency, more=more)
         (folder / "flow.md").write_text(text, encoding="utf-8")
         (folder / "work.py").write_text(WORK, encoding="utf-8")
         self.open = self.most_open = self.commits = 0
@@ -73,10 +75,18 @@ class Recorded:
 def _any_pace_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python_ahead, "LOOK_US", 1e12)
     monkeypatch.setattr(python_ahead, "SLOW_US", 1e12)
+    monkeypatch.setattr(command_lines, "LOOK_MS", 1e12)
+    monkeypatch.setattr(command_lines, "SLOW_MS", 1e12)
 
 
-def test_quick_functions_share_commits_and_never_run_more_at_once_than_the_map_allows(tmp_path: Path) -> None:
-    seen = Recorded(tmp_path, list(range(300)), 2, "")
+@pytest.fixture(params=[FUNCTION, COMMAND], ids=["function", "command"])
+def target(request: pytest.FixtureRequest) -> str:
+    """What the map does."""
+    return str(request.param)
+
+
+def test_quick_units_share_commits_and_never_run_more_at_once_than_the_map_allows(tmp_path: Path, target: str) -> None:
+    seen = Recorded(tmp_path, target, list(range(300)), 2, "")
     assert seen.result.state == "completed"
     assert sorted(seen.lines) == sorted([f"{sign}{n}" for n in range(300) for sign in "+-"])
     assert seen.most_open > 2
@@ -84,22 +94,24 @@ def test_quick_functions_share_commits_and_never_run_more_at_once_than_the_map_a
     assert seen.most_at_once() <= 2
 
 
-def test_effects_that_must_not_be_repeated_are_never_reserved_before_there_is_a_place(tmp_path: Path) -> None:
-    seen = Recorded(tmp_path, list(range(60)), 2, "effects: external")
+def test_effects_that_must_not_be_repeated_are_never_reserved_before_there_is_a_place(
+    tmp_path: Path, target: str
+) -> None:
+    seen = Recorded(tmp_path, target, list(range(60)), 2, "effects: external")
     assert seen.result.state == "completed"
     assert seen.most_open == 2
 
 
-def test_one_after_the_other_means_that_nothing_begins_after_a_failure(tmp_path: Path) -> None:
-    seen = Recorded(tmp_path, [*range(40), BAD, *range(40, 100)], 1, "")
+def test_one_after_the_other_means_that_nothing_begins_after_a_failure(tmp_path: Path, target: str) -> None:
+    seen = Recorded(tmp_path, target, [*range(40), BAD, *range(40, 100)], 1, "")
     assert seen.result.state == "failed"
     assert seen.most_open > 1
     assert seen.ends["aborted"] > 0
     assert seen.lines == [*[f"{sign}{n}" for n in range(40) for sign in "+-"], f"+{BAD}"]
 
 
-def test_the_others_go_on_after_a_failure_that_the_map_goes_on_after(tmp_path: Path) -> None:
-    seen = Recorded(tmp_path, [*range(40), BAD, *range(40, 100)], 1, "on_error: continue")
+def test_the_others_go_on_after_a_failure_that_the_map_goes_on_after(tmp_path: Path, target: str) -> None:
+    seen = Recorded(tmp_path, target, [*range(40), BAD, *range(40, 100)], 1, "on_error: continue")
     assert seen.result.outcome == "degraded"
     assert seen.ends == {"completed": 100, "failed": 1}
 
@@ -108,9 +120,9 @@ KILLED = """
 import sys
 from pathlib import Path
 import interlock
-from interlock.dispatch import python_ahead
+from interlock.dispatch import command_lines, python_ahead
 from interlock.driver.params import ParamsInput
-python_ahead.LOOK_US = python_ahead.SLOW_US = 1e12
+python_ahead.LOOK_US = python_ahead.SLOW_US = command_lines.LOOK_MS = command_lines.SLOW_MS = 1e12
 Path("driver").write_text(str(__import__("os").getpid()))
 with interlock.open(Path.cwd()) as app:
     app.run_file(Path("flow.md"), ParamsInput(values={"items": list(range(200))}))
@@ -127,8 +139,16 @@ def note(context):
 """
 
 
-def test_what_waited_when_its_driver_was_killed_is_lost_and_done_by_the_next_without_a_charge(tmp_path: Path) -> None:
-    (tmp_path / "flow.md").write_text(FLOW.format(concurrency=2, more=""), encoding="utf-8")
+KILLING_COMMAND = """run: |
+      if [ $INTERLOCK_ITEM = 100 ] && [ $INTERLOCK_ATTEMPT = 1 ]; then kill -KILL $(cat driver); exec sleep 60; fi
+      echo $INTERLOCK_ITEM >> log"""
+
+
+@pytest.mark.parametrize("target", [FUNCTION, KILLING_COMMAND], ids=["function", "command"])
+def test_what_waited_when_its_driver_was_killed_is_lost_and_done_by_the_next_without_a_charge(
+    tmp_path: Path, target: str
+) -> None:
+    (tmp_path / "flow.md").write_text(FLOW.format(target=target, concurrency=2, more=""), encoding="utf-8")
     (tmp_path / "work.py").write_text(KILLS, encoding="utf-8")
     (tmp_path / "interlock.toml").touch()
     killed = subprocess.run([sys.executable, "-c", KILLED], cwd=tmp_path, check=False, timeout=120)

@@ -21,6 +21,7 @@ from typing import Final
 from interlock.dispatch.attempt import Attempt
 from interlock.dispatch.base import NEVER, Job, Outcome, Report, Request
 from interlock.dispatch.clean_env import clean
+from interlock.dispatch.command_lines import CommandLines
 from interlock.dispatch.isolated import Isolation
 from interlock.dispatch.launch import Launcher
 from interlock.dispatch.leftovers import end_strays
@@ -30,10 +31,12 @@ from interlock.dispatch.nursery import Nursery, Pump
 from interlock.dispatch.reaper import Reaper
 from interlock.dispatch.redact_base import ResolvedEnv
 from interlock.dispatch.supervisor import Supervisor
+from interlock.model.actions import Ahead
 from interlock.model.states import Reason
 
 _JOIN_S: Final = 10.0
 _MIDWIVES: Final = 2
+_CALLED_BACK: Final = (None, "called back before it began")
 
 
 class Wake:
@@ -138,6 +141,7 @@ class CommandRunner:
         self._pump = pump
         self._queue: queue.SimpleQueue[tuple[Attempt, Supervisor | None] | Births | None] = queue.SimpleQueue()
         self._births = Births()
+        self._lines = CommandLines()
         self._lock = threading.Lock()
         self._attempts: dict[str, Attempt] = {}
         self._dispatches: dict[str, set[str]] = {}
@@ -152,21 +156,59 @@ class CommandRunner:
         """How many attempts have begun and not ended."""
         return len(self._attempts)
 
+    @property
+    def waiting(self) -> int:
+        """How many wait in line."""
+        return self._lines.waiting
+
+    def offer(self, job: Job, wanted: int, fresh: int) -> int:
+        """Return how many attempts of the job may join its line, behind those under way and `fresh` ones."""
+        with self._lock:
+            return self._lines.offer(job, wanted, fresh)
+
+    def ahead(self, run_id: str) -> dict[int, Ahead]:
+        """Return, by step of the run, what waits in line and may."""
+        with self._lock:
+            return self._lines.state(run_id)
+
     def start(self, request: Request) -> None:
-        """Begin the attempt; its reports follow."""
+        """Begin the attempt, or let it wait in line; its reports follow."""
         attempt = Attempt(request)
         with self._lock:
             young = self._nursery is not None and self._nursery.takes(attempt) and self._is_threaded()
             refused = None if young else self._refusal()
-            if refused is None:
-                self._attempts[request.dispatch] = attempt
-                self._dispatches.setdefault(request.job.key, set()).add(request.dispatch)
-                if not young:
-                    self._occupy_thread((attempt, None))
-                elif self._births.add(attempt):
-                    self._occupy_thread(self._births)
+            if request.ahead and not (young and self._lines.join(attempt)):
+                refused = _CALLED_BACK
+            elif refused is None and not request.ahead:
+                self._lines.began(request.job)
+                self._begin(attempt, young=young)
         if refused is not None:
             self._report(attempt.never_began(*refused))
+
+    def _begin(self, attempt: Attempt, *, young: bool) -> None:
+        request = attempt.request
+        self._attempts[request.dispatch] = attempt
+        self._dispatches.setdefault(request.job.key, set()).add(request.dispatch)
+        if not young:
+            self._occupy_thread((attempt, None))
+        elif self._births.add(attempt):
+            self._occupy_thread(self._births)
+
+    def go_on(self) -> None:
+        """Let lines that stopped at a failure go on: it was looked at."""
+        with self._lock:
+            for attempt in self._lines.go_on():
+                self._begin(attempt, young=True)
+
+    def recall(self, run_id: str) -> None:
+        """Give back what of the run waits in line."""
+        self._call_back(lambda attempt: attempt.request.job.run_id == run_id)
+
+    def _call_back(self, chosen: Callable[[Attempt], bool]) -> None:
+        with self._lock:
+            waiting = self._lines.take(chosen)
+        for attempt in waiting:
+            self._report(attempt.never_began(*_CALLED_BACK))
 
     def _is_threaded(self) -> bool:
         """Tell whether there is a thread that could take over, and work is still taken."""
@@ -208,6 +250,7 @@ class CommandRunner:
 
     def cancel(self, dispatches: list[str] | None, grace_s: float) -> None:
         """Ask attempts (None: all) to end: SIGTERM to their trees, SIGKILL after `grace_s`."""
+        self._call_back(lambda attempt: dispatches is None or attempt.request.dispatch in dispatches)
         with self._lock:
             wanted = [*self._attempts.values()] if dispatches is None else map(self._attempts.get, dispatches)
             cancelled = [attempt for attempt in wanted if attempt is not None]
@@ -239,14 +282,19 @@ class CommandRunner:
 
     def ended(self, attempt: Attempt, outcome: Outcome, report: Callable[[Report], None] | None = None) -> None:
         """Forget the attempt and report how it ended, from any thread unless there is a `report`."""
+        took_ms = outcome.ended_at - outcome.started_at
         with self._lock:
             self._attempts.pop(attempt.request.dispatch, None)
+            successor = self._lines.ended(attempt.request.job, took_ms, good=outcome.status == "ok")
+            if successor is not None:
+                self._begin(successor, young=True)
         (report or self._report)(outcome)
 
     def end_strays(self, job_key: str) -> int:
         """End what left the groups of a job that is over, and forget the job; return how many processes there were."""
         self._launcher.forget(job_key)
         with self._lock:
+            self._lines.forget(job_key)
             dispatches = self._dispatches.pop(job_key, None)
         return end_strays(self._marker, dispatches.__contains__) if dispatches else 0
 

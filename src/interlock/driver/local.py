@@ -41,6 +41,7 @@ _EVENTS: Final = 1_024
 _GATHER_S: Final = 0.001
 _GATHER_MS: Final = 1
 """Only units that took no longer than this are gathered: for slower ones the wait would cost more than a commit."""
+_GATHER_COMMANDS_S: Final = 0.01
 _GATHER_FROM: Final = 4
 """In flight: below, one commit for each outcome costs less than waiting for company."""
 _GATHER_SHARE: Final = 0.75
@@ -121,19 +122,24 @@ class LocalExecutor:
         """Offer warm workers for a Python function, new processes for all else as long as there are files for them."""
         if wanted + ahead <= 0:
             return []
+        if job.call is not None:
+            return [None] * self._places(wanted, OF_A_PROMPT)
         if not _is_function(job):
-            return [None] * self._places(wanted, OF_A_COMMAND if job.call is None else OF_A_PROMPT)
+            places = self._places(wanted, OF_A_COMMAND)
+            # those in line are told from the others by standing after all of them
+            return [None] * (places + (self._commands.offer(job, ahead, places) if places == wanted else 0))
         self._reaper.start()
         self._used_python = True
         return self._pools.offer(job, wanted, ahead)
 
     def ahead(self, run_id: str) -> dict[int, Ahead]:
-        """Python functions may wait in line behind quick ones."""
-        return self._pools.ahead(run_id)
+        """Commands and Python functions may wait in line behind quick ones."""
+        return self._pools.ahead(run_id) | self._commands.ahead(run_id)
 
     def recall(self, run_id: str) -> None:
         """Give back what waits in line."""
         self._pools.recall(run_id)
+        self._commands.recall(run_id)
 
     def prepare(self, plan: Plan, ended: Collection[str]) -> None:
         """Start the interpreter for a step that wants it at once: it comes up while the first units are journaled."""
@@ -188,6 +194,7 @@ class LocalExecutor:
         """Return what has happened. Many short units in flight are gathered, for fewer and bigger commits."""
         until = None if timeout_s is None else time.monotonic() + timeout_s
         self._pools.go_on()
+        self._commands.go_on()
         # the threads that start commands need the interpreter, and would have to take it from this one
         self._commands.await_births(_BIRTH_S)
         while True:
@@ -202,6 +209,8 @@ class LocalExecutor:
 
     def _gather(self) -> None:
         first = self._ready[0] if self._ready else None
+        if self._commands.waiting:
+            self._gather_commands()
         if type(first) is not Outcome or not first.is_json or first.ended_at - first.started_at > _GATHER_MS:
             return
         total = len(self._ready) + self._pools.in_flight
@@ -212,6 +221,17 @@ class LocalExecutor:
         while before < len(self._ready) < enough:
             before = len(self._ready)
             self._poll(time.monotonic() + _GATHER_S)
+
+    def _gather_commands(self) -> None:
+        """Listen for a while as long as there is a next one for each place: nothing waits for a commit then."""
+        until = time.monotonic() + _GATHER_COMMANDS_S
+        while (
+            not self._woken
+            and len(self._ready) < _GATHER_MOST
+            and self._commands.waiting >= self._commands.under_way
+            and time.monotonic() < until
+        ):
+            self._poll(until)
 
     def _poll(self, until: float | None) -> None:
         """Handle what is there, waiting until something is, or the earlier of `until` and the pool's next tick."""
