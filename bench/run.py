@@ -123,11 +123,32 @@ def cold(setting: Setting) -> Iterator[Row]:
 
 
 def peers(setting: Setting) -> Iterator[Row]:
-    """Measure other engines where they are installed."""
-    for name in others.PEERS:
-        peer = others.measure_peer(name, setting.base, setting.times)
-        figure = peer.skipped if peer.units_per_s is None else f"{peer.units_per_s:,.0f} units/s"
-        yield Row(name=f"peer: {name}, {others.UNITS:,} no-op units", figure=figure)
+    """Measure other engines where they are installed, and ours on the same work in between."""
+    for peer in others.PEERS:
+        units = min(peer.units, 1_000) if setting.quick else peer.units
+        name = f"peer: {peer.name}, {units:,} no-op units"
+        taken = others.measure_peer(peer, setting.base, units, 1 if units > 1_000 else setting.times)
+        if taken.skipped:
+            yield Row(name=name, figure=taken.skipped)
+            continue
+        ours = units / engine.median_run(setting.base, NOOP, units, setting.times).wall_s
+        yield Row(
+            name=name,
+            figure=f"{taken.units_per_s:,.0f} units/s",
+            beside=f"ours {ours:,.0f} units/s, {ours / taken.units_per_s:.1f} x",
+            reach=f"{peer.reach:.1f} x" if peer.reach else "",
+            met=ours >= peer.reach * taken.units_per_s if peer.reach else None,
+        )
+    luigi = others.measure_peer(others.PEERS[-1], setting.base, 1, setting.times * 2)
+    if not luigi.skipped:
+        ours = engine.median_run(setting.base, "run: [/bin/true]", 0, setting.times * 2).wall_s
+        yield Row(
+            name="peer: luigi, one step, cold",
+            figure=f"{luigi.wall_s * 1e3:.0f} ms",
+            beside=f"ours {ours * 1e3:.0f} ms, {ours / luigi.wall_s:.2f} x",
+            reach=f"<= {others.LUIGI_COLD:.2f} x",
+            met=ours <= others.LUIGI_COLD * luigi.wall_s,
+        )
 
 
 PARTS: dict[str, Callable[[Setting], Iterator[Row]]] = {
