@@ -126,6 +126,16 @@ def test_a_slow_command_ends_the_line_of_its_job_and_quick_ones_bring_it_back(
     assert shop.runner.offer(job, 5, 1) == 5
 
 
+def test_a_command_that_lasts_sends_the_line_of_its_job_back(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = warm(shop)
+    requests = line_up(shop, job, "0w", "1", "2")
+    monkeypatch.setattr(command_lines, "SLOW_MS", 50)
+    assert all(called_back(shop.outcome(request)) for request in requests[1:])
+    assert shop.runner.offer(job, 5, 0) == 0
+    go(shop)
+    assert shop.outcome(requests[0]).status == "ok"
+
+
 def test_after_a_failure_nothing_begins_in_that_place_until_it_was_looked_at(shop: Shop) -> None:
     job = warm(shop)
     requests = line_up(shop, job, "0w", "1f", "2", "3")

@@ -19,6 +19,7 @@ MOST: Final = 64
 LOOK_MS: Final = 25
 SLOW_MS: Final = 25
 """Commits cost too little beside such commands for a line to be worth it."""
+_LASTING_MS: Final = 100.0
 _MEMORY: Final = 0.9
 
 
@@ -84,6 +85,12 @@ class CommandLines:
             return successor
         line.stopped.append(successor)
         return None
+
+    def lasts(self, job: Job) -> None:
+        """Let none wait behind the job's commands until quick ones have ended again."""
+        line = self._lines.get(job.key)
+        if line is not None:
+            line.mean_ms = max(line.mean_ms or 0.0, _LASTING_MS)
 
     def go_on(self) -> list[Attempt]:
         """Return those that may begin since the failures before them were looked at."""

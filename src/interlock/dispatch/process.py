@@ -238,7 +238,13 @@ class CommandRunner:
 
     def take_over(self, attempt: Attempt, supervisor: Supervisor | None) -> None:
         """Go on with an attempt in a thread, from its start when nothing supervises it yet."""
+        job = attempt.request.job
+        if supervisor is not None:
+            # it lasts, and what waits behind it for minutes should not be said to run
+            self._call_back(lambda waiting: waiting.request.job is job)
         with self._lock:
+            if supervisor is not None:
+                self._lines.lasts(job)
             self._occupy_thread((attempt, supervisor))
 
     def _occupy_thread(self, work: tuple[Attempt, Supervisor | None] | Births) -> None:
