@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import interlock
+from interlock.dispatch.git import trees
 from interlock.driver.forking import ForkOrder
 from interlock.errors import WorkflowError
 
@@ -248,3 +250,13 @@ def test_a_bare_repository_and_one_of_another_user_are_told_for_what_they_are(
     message, hint = refused()
     assert message.endswith(f"git refuses the repository at {tmp_path}, since another user owns it")
     assert hint == f"if you trust it: git config --global --add safe.directory {tmp_path}"
+
+
+def test_a_worktree_that_cannot_be_removed_is_told_of(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trees, "Trees", partial(trees.Trees, lock_wait_s=0.1))
+    result, _, _ = world.run("  - { id: work, isolation: worktree, run: git worktree lock --reason mine . }\n")
+    assert result.state == "completed"
+    [left] = world.registered()
+    assert any(
+        left in notice and "could not be removed" in notice and "locked: mine" in notice for notice in world.notices
+    )

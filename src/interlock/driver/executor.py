@@ -46,8 +46,8 @@ class Executor(Protocol):
         """Ask the attempts (None: all) to end: SIGTERM to their trees, SIGKILL after `grace_s`. Outcomes follow."""
         ...
 
-    def tidy(self, steps: Collection[int]) -> None:
-        """End what ended attempts of these steps left running; the steps are over."""
+    def tidy(self, steps: Collection[int]) -> list[str]:
+        """End what ended attempts of these steps left running; the steps are over. Return what a person should know."""
         ...
 
     def wake(self) -> None:

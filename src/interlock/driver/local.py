@@ -289,8 +289,8 @@ class LocalExecutor:
             self._prompts.cancel(dispatches, grace_s)
         self._pools.cancel(None if dispatches is None else frozenset(dispatches), grace_s)
 
-    def tidy(self, steps: Collection[int]) -> None:
-        """End what the steps' attempts left running outside of their groups."""
+    def tidy(self, steps: Collection[int]) -> list[str]:
+        """End what the steps' attempts left running outside of their groups; return which worktrees had to stay."""
         for step in steps:
             for key in self._command_jobs.pop(step, ()):
                 self._commands.end_strays(key)
@@ -299,8 +299,7 @@ class LocalExecutor:
             self._python_steps -= called
             # one look at all processes for all of them: it costs more than most steps of a function
             end_strays(self._marker, lambda dispatch: step_of(dispatch) in called)
-        for step in steps:
-            self._isolation.tidy(step)
+        return [text for step in steps for text in self._isolation.tidy(step)]
 
     def wake(self) -> None:
         """Make `wait` return."""

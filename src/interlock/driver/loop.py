@@ -233,7 +233,7 @@ class Loop:
             self._fail(error)
             self._spool(taken)
             return
-        self._warn(done.refused)
+        self._warn([_REFUSED.format(one, self._snap.run.id) for one in done.refused])
         if done.lost:
             self._lose()
             return
@@ -241,15 +241,14 @@ class Loop:
             self._inflight.update({request.dispatch: place for request, place in requests})
             self._executor.start([request for request, _ in requests])
         if ended := ended_steps(told):
-            self._executor.tidy(ended)
+            self._warn(self._executor.tidy(ended))
         for member, events in told:
             self._observe(events, member.snap)
 
-    def _warn(self, refused: Sequence[str]) -> None:
-        """Tell of ends that came too late; the journal has another end of theirs, so it is not the place."""
-        at, run = self._clock.wall_ms(), self._snap.run.id
-        told = [ev.Notice(at=at, code=f"refused:{one}", text=_REFUSED.format(one, run)) for one in refused]
-        if told:
+    def _warn(self, texts: Sequence[str]) -> None:
+        """Tell whoever watches what has no place in the journal: that an end came too late, what could not be removed."""
+        at = self._clock.wall_ms()
+        if told := [ev.Notice(at=at, code=text, text=text) for text in texts]:
             self._observe(told, self._snap)
 
     def _spool(self, taken: Sequence[tuple[Member, Below]]) -> None:

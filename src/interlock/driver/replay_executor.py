@@ -123,8 +123,9 @@ class ReplayExecutor:
         heapq.heapify(kept)
         self._due = kept
 
-    def tidy(self, steps: Collection[int]) -> None:
+    def tidy(self, steps: Collection[int]) -> list[str]:  # noqa: ARG002 - the protocol's
         """Nothing is left behind here."""
+        return []
 
     def wake(self) -> None:
         """Nothing waits here."""

@@ -62,8 +62,9 @@ class HandExecutor:
         """Take note; ends are the script's business."""
         self.cancelled.append(grace_s)
 
-    def tidy(self, steps: Collection[int]) -> None:
+    def tidy(self, steps: Collection[int]) -> list[str]:  # noqa: ARG002 - the protocol's
         """Nothing is left behind here."""
+        return []
 
     def wake(self) -> None:
         """Take note."""
