@@ -10,7 +10,7 @@ from tests.dispatch.git.conftest import Repo, create
 from interlock.dispatch.git.base import IsolationError
 from interlock.dispatch.git.command import Git
 from interlock.dispatch.git.repository import commit_of
-from interlock.dispatch.git.snapshot import snapshot_commit
+from interlock.dispatch.git.snapshot import index_beside, snapshot_commit
 
 REF = "refs/interlock/r1/base"
 
@@ -119,3 +119,15 @@ def test_a_git_that_hangs_is_ended(repo: Repo) -> None:
     git = Git(os.environ, timeout_s=0.2)
     with pytest.raises(IsolationError, match=r"`git -c` in .* did not end within 0.2 s"):
         git(repo.root, "-c", "alias.hang=!sleep 1000", "hang")
+
+
+def test_what_a_kill_leaves_of_a_copied_index_goes_with_its_worktree(repo: Repo, tmp_path: Path) -> None:
+    git, linked = Git(), tmp_path / "linked"
+    repo.git("worktree", "add", "-q", "--detach", str(linked))
+    admin = repo.root / ".git/worktrees/linked"
+    with index_beside(git, str(admin), str(linked)) as env:
+        assert Path(env["GIT_INDEX_FILE"]).parent.parent == admin
+        repo.git("worktree", "remove", "--force", str(linked))
+    assert not admin.exists()
+    with index_beside(git, str(repo.root / ".git"), str(repo.root)) as env:
+        assert not Path(env["GIT_INDEX_FILE"]).is_relative_to(repo.root)

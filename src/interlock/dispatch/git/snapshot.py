@@ -24,7 +24,9 @@ _STATUS: Final = ("status", "--porcelain", "-z", "--untracked-files=normal", "--
 @contextlib.contextmanager
 def index_beside(git: Git, git_dir: str, cwd: str, place: Mapping[str, str] | None = None) -> Iterator[dict[str, str]]:
     """Give an environment in which git uses a copy of the checkout's index."""
-    with tempfile.TemporaryDirectory(prefix="interlock-index-") as folder:
+    # what a kill leaves of it goes with the worktree; a checkout's own folder is no place of ours
+    room = git_dir if Path(git_dir, "commondir").is_file() else None
+    with tempfile.TemporaryDirectory(prefix="interlock-index-", dir=room, ignore_cleanup_errors=True) as folder:
         copy = Path(folder, "index")
         env = {**(place or {}), "GIT_INDEX_FILE": str(copy)}
         try:
