@@ -17,9 +17,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from interlock.dispatch.base import Job, Outcome, Request
-from interlock.dispatch.log import RunLog
-from interlock.dispatch.markers import Marker
-from interlock.dispatch.redact_base import NullRedactor, ResolvedEnv
+from interlock.dispatch.env.redact_base import NullRedactor, ResolvedEnv
+from interlock.dispatch.logs.log import RunLog
+from interlock.dispatch.processes.markers import Marker
 from interlock.driver.local import LocalExecutor
 from interlock.model.actions import Ahead
 from interlock.model.plan import PythonFunction

@@ -19,9 +19,9 @@ from typing import Any
 import openai
 
 from interlock.dispatch.base import EngineCall, EngineSettings, Job, Outcome, Report, Request
-from interlock.dispatch.log import RunLog
-from interlock.dispatch.prompt_runner import PromptRunner
-from interlock.dispatch.redact_base import NullRedactor, ResolvedEnv
+from interlock.dispatch.env.redact_base import NullRedactor, ResolvedEnv
+from interlock.dispatch.logs.log import RunLog
+from interlock.dispatch.prompts.runner import PromptRunner
 from interlock.model.plan import Prompt
 
 PROMPTS = 200

@@ -12,11 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from interlock.dispatch.base import Job, Outcome, Report, Request
-from interlock.dispatch.log import RunLog
-from interlock.dispatch.markers import Marker
-from interlock.dispatch.nursery import Pump
-from interlock.dispatch.process import CommandRunner
-from interlock.dispatch.redact_base import NullRedactor, ResolvedEnv
+from interlock.dispatch.commands.nursery import Pump
+from interlock.dispatch.commands.runner import CommandRunner
+from interlock.dispatch.env.redact_base import NullRedactor, ResolvedEnv
+from interlock.dispatch.logs.log import RunLog
+from interlock.dispatch.processes.markers import Marker
 from interlock.model.plan import Command
 
 UNITS = 500

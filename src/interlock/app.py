@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import msgspec
 
 from interlock.decide import reopen
-from interlock.dispatch.identity import alive
-from interlock.dispatch.leftovers import end_leftovers
+from interlock.dispatch.processes.identity import alive
+from interlock.dispatch.processes.leftovers import end_leftovers
 from interlock.driver.asking import amend, ask, raising, result_payload, user
 from interlock.driver.birth import new_run, new_run_id
 from interlock.driver.clock import Clock, SystemClock

@@ -15,7 +15,7 @@ import pytest
 from interlock.app import App
 from interlock.cli import program
 from interlock.cli.session import Session
-from interlock.dispatch.log import RunLog, Stream
+from interlock.dispatch.logs.log import RunLog, Stream
 from interlock.driver.project import project_at
 from interlock.model import canon
 from interlock.model import events as ev

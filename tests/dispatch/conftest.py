@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.dispatch.prompts import Prompts
+from tests.dispatch.prompting import Prompts
 from tests.dispatch.shop import Shop, marked
 from tests.modelserver.fakellm import FakeLLM
 

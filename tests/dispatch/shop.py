@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from interlock.dispatch.base import EnvAudit, Job, Outcome, Report, Request, Started
-from interlock.dispatch.log import RunLog
-from interlock.dispatch.markers import Marker
-from interlock.dispatch.nursery import Pump
-from interlock.dispatch.process import CommandRunner
-from interlock.dispatch.reaper_main import marker_of, pids
-from interlock.dispatch.redact_base import NullRedactor, ResolvedEnv
+from interlock.dispatch.commands.nursery import Pump
+from interlock.dispatch.commands.runner import CommandRunner
+from interlock.dispatch.env.redact_base import NullRedactor, ResolvedEnv
+from interlock.dispatch.logs.log import RunLog
+from interlock.dispatch.processes.markers import Marker
+from interlock.dispatch.processes.reaper_main import marker_of, pids
 from interlock.model.plan import Command, Target
 
 PATIENCE_S = 30.0

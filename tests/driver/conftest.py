@@ -11,9 +11,9 @@ import pytest
 from tests.driver.desk import Desk, real_plan
 
 from interlock.dispatch.base import Job, Outcome, Report, Request
-from interlock.dispatch.log import RunLog
-from interlock.dispatch.markers import Marker
-from interlock.dispatch.redact_base import NullRedactor, ResolvedEnv
+from interlock.dispatch.env.redact_base import NullRedactor, ResolvedEnv
+from interlock.dispatch.logs.log import RunLog
+from interlock.dispatch.processes.markers import Marker
 from interlock.driver.local import LocalExecutor
 from interlock.model import canon
 from interlock.model.events import Process

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from interlock.dispatch import python as pool
 from interlock.dispatch.base import Job, Started
+from interlock.dispatch.python import pool
 from interlock.model.plan import Command
 from interlock.model.states import Reason
 
@@ -263,9 +263,9 @@ DRIVER = """
 import sys, time, uuid
 from pathlib import Path
 from interlock.dispatch.base import Job, Request
-from interlock.dispatch.log import RunLog
-from interlock.dispatch.markers import Marker
-from interlock.dispatch.redact_base import NullRedactor, ResolvedEnv
+from interlock.dispatch.logs.log import RunLog
+from interlock.dispatch.processes.markers import Marker
+from interlock.dispatch.env.redact_base import NullRedactor, ResolvedEnv
 from interlock.model.plan import PythonFunction
 from interlock.driver.local import LocalExecutor
 

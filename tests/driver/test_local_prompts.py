@@ -13,9 +13,9 @@ import pytest
 from tests.modelserver.fakellm import FakeLLM
 
 from interlock.dispatch.base import EngineCall, EngineSettings, Job, Outcome, Request
-from interlock.dispatch.log import RunLog
-from interlock.dispatch.markers import Marker
-from interlock.dispatch.redact_base import NullRedactor, ResolvedEnv
+from interlock.dispatch.env.redact_base import NullRedactor, ResolvedEnv
+from interlock.dispatch.logs.log import RunLog
+from interlock.dispatch.processes.markers import Marker
 from interlock.driver.local import LocalExecutor
 from interlock.model.plan import Command, Prompt, Work
 from interlock.model.states import Reason

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from interlock.dispatch.base import Started
-from interlock.dispatch.reaper_main import marker_of, pids
+from interlock.dispatch.processes.reaper_main import marker_of, pids
 from interlock.model.plan import PythonFunction
 from interlock.model.states import Reason
 from interlock.testing.build import plan, step
@@ -71,7 +71,7 @@ def test_an_exception_is_non_zero_exit_with_its_text_and_a_traceback_in_the_log(
     assert first.log is not None
     log = functions.log()
     assert 'work.py", line 2, in fail' in log
-    assert "python_worker.py" not in log
+    assert "dispatch/python/worker.py" not in log
 
 
 def test_leaving_by_system_exit_fails_the_unit_and_keeps_the_worker(make_functions: Make) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from interlock.dispatch.base import EnvAudit, Job
-from interlock.dispatch.redact_base import EnvUnresolvedError, ResolvedEnv
-from interlock.dispatch.secrets import EnvResolver
+from interlock.dispatch.env.redact_base import EnvUnresolvedError, ResolvedEnv
+from interlock.dispatch.env.secrets import EnvResolver
 from interlock.model.plan import Command, EnvGroup
 from interlock.model.states import Reason
 

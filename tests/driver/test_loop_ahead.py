@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import interlock
-from interlock.dispatch import command_lines, python_ahead
+from interlock.dispatch.commands import lines as command_lines
+from interlock.dispatch.python import ahead as python_ahead
 from interlock.driver.params import ParamsInput
 from interlock.model import events as ev
 
@@ -120,7 +121,8 @@ KILLED = """
 import sys
 from pathlib import Path
 import interlock
-from interlock.dispatch import command_lines, python_ahead
+from interlock.dispatch.commands import lines as command_lines
+from interlock.dispatch.python import ahead as python_ahead
 from interlock.driver.params import ParamsInput
 python_ahead.LOOK_US = python_ahead.SLOW_US = command_lines.LOOK_MS = command_lines.SLOW_MS = 1e12
 Path("driver").write_text(str(__import__("os").getpid()))

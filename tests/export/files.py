@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.store import builders as b
 
-from interlock.dispatch.log import RunLog
+from interlock.dispatch.logs.log import RunLog
 from interlock.driver import exporting
 from interlock.driver.exporting import Exported
 from interlock.model import canon

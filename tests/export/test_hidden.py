@@ -15,7 +15,7 @@ import pytest
 from tests.export.files import export, lines_of, new_run, say
 from tests.store import builders as b
 
-from interlock.dispatch.log_read import read_log
+from interlock.dispatch.logs.reading import read_log
 from interlock.driver.exporting import Exported
 from interlock.driver.importing import open_export
 from interlock.driver.scrubbing import RunSecrets, Scrubber

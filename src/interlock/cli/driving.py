@@ -10,7 +10,7 @@ from typing import Any
 from interlock.app import App
 from interlock.cli.progress.feed import Feed, Renderer
 from interlock.cli.summary import show_summary
-from interlock.dispatch.open_files import raise_limit
+from interlock.dispatch.processes.open_files import raise_limit
 from interlock.driver.loop import Observer
 from interlock.driver.result import Result
 from interlock.views.values import SCHEMA

@@ -16,6 +16,6 @@ def hide_of(names: Iterable[str], params: Mapping[str, Any]) -> Hide:
     secrets = secret_texts(names, params)
     if not secrets:
         return bytes
-    from interlock.dispatch.redact import PatternRedactor  # noqa: PLC0415 - most runs have no such params
+    from interlock.dispatch.env.redact import PatternRedactor  # noqa: PLC0415 - most runs have no such params
 
     return PatternRedactor(secrets).json

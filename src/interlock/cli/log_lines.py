@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.dispatch.log_read import Frame
+from interlock.dispatch.logs.reading import Frame
 
 _LONGEST_LINE: Final = 65_536
 """A longer line is shown in pieces, so that no line has to fit in memory."""

@@ -1,1 +1,1 @@
-"""The outside world: processes, Python workers, secrets, logs."""
+"""The outside world: commands, Python functions, prompts to agents and model APIs, git, secrets, logs."""

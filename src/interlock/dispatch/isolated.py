@@ -17,8 +17,8 @@ import msgspec
 from interlock.dispatch.attempt import Attempt
 from interlock.dispatch.base import Outcome
 from interlock.dispatch.git.base import IsolationError, WorktreeAsk
-from interlock.dispatch.leftovers import end_strays
-from interlock.dispatch.markers import Marker
+from interlock.dispatch.processes.leftovers import end_strays
+from interlock.dispatch.processes.markers import Marker
 from interlock.model.events import Tree
 from interlock.model.states import Reason
 

@@ -24,7 +24,7 @@ import msgspec
 
 from interlock.dispatch.agents.base import Card
 from interlock.dispatch.agents.registry import adapter
-from interlock.dispatch.clean_env import clean
+from interlock.dispatch.env.clean import clean
 from interlock.driver.doctor import Check
 from interlock.plan.config import Engine
 

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from interlock.dispatch import dotenv
+from interlock.dispatch.env import dotenv
 from interlock.driver.doctor import Check
 from interlock.model.plan import EnvGroup
 from interlock.plan.diagnose import listed

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from interlock.dispatch.base import EngineSettings
-from interlock.dispatch.prompt_env import key_name
+from interlock.dispatch.prompts.env import key_name
 from interlock.errors import ConfigError
 from interlock.model.plan import Engine as Frozen
 from interlock.plan.config import Config, Engine, at_origin

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from interlock.dispatch.log_copy import log_pieces
+from interlock.dispatch.logs.copying import log_pieces
 from interlock.driver.scrubbing import RunSecrets, Scrubber, handed_down, secrets_of
 from interlock.driver.sealed import FORMAT, HEADER, Sealer
 from interlock.errors import PlanError, StoreError, UsageError

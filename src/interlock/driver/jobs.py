@@ -15,7 +15,7 @@ from interlock.decide.prompt import compose, correction, judge_prompt
 from interlock.decide.reduce import Artifact, reduce_step
 from interlock.decide.work import Shared, idempotency_key, shared
 from interlock.dispatch.base import EngineCall, Job, Request
-from interlock.dispatch.redact import PatternRedactor
+from interlock.dispatch.env.redact import PatternRedactor
 from interlock.driver.project import project_id_in
 from interlock.driver.trees import TreeBook
 from interlock.errors import DispatchRefusedError

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.dispatch.identity import identify, pid_namespace
+from interlock.dispatch.processes.identity import identify, pid_namespace
 from interlock.driver.clock import Clock
 from interlock.errors import InterlockError, LeaseHeldError, UsageError
 from interlock.model.events import Process

@@ -16,26 +16,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from interlock.dispatch.base import NEVER, EngineSettings, Job, Outcome, Report, Request
-from interlock.dispatch.clean_env import clean
+from interlock.dispatch.commands.nursery import Pump
+from interlock.dispatch.commands.runner import CommandRunner
+from interlock.dispatch.env.clean import clean
+from interlock.dispatch.env.redact_base import ResolvedEnv
 from interlock.dispatch.isolated import Isolation
-from interlock.dispatch.leftovers import end_strays
-from interlock.dispatch.log import RunLog
-from interlock.dispatch.markers import Marker, step_of
-from interlock.dispatch.nursery import Pump
-from interlock.dispatch.open_files import OF_A_COMMAND, OF_A_PROMPT, OpenFiles
-from interlock.dispatch.process import CommandRunner
-from interlock.dispatch.python_pools import PythonPools
-from interlock.dispatch.reaper import Reaper
-from interlock.dispatch.reaper_main import sweep
-from interlock.dispatch.redact_base import ResolvedEnv
+from interlock.dispatch.logs.log import RunLog
+from interlock.dispatch.processes.leftovers import end_strays
+from interlock.dispatch.processes.markers import Marker, step_of
+from interlock.dispatch.processes.open_files import OF_A_COMMAND, OF_A_PROMPT, OpenFiles
+from interlock.dispatch.processes.reaper import Reaper
+from interlock.dispatch.processes.reaper_main import sweep
+from interlock.dispatch.python.pools import PythonPools
 from interlock.errors import DispatchRefusedError
 from interlock.model.actions import Ahead
 from interlock.model.events import Process
 from interlock.model.plan import Plan, PythonFunction, Step
 
 if TYPE_CHECKING:
-    from interlock.dispatch.prompt_runner import PromptRunner
-    from interlock.dispatch.python import PythonPool
+    from interlock.dispatch.prompts.runner import PromptRunner
+    from interlock.dispatch.python.pool import PythonPool
 
 _EVENTS: Final = 1_024
 _GATHER_S: Final = 0.001
@@ -104,8 +104,8 @@ class LocalExecutor:
         self._pools = PythonPools(self._new_pool)
 
     def _new_pool(self, path: tuple[str, ...]) -> PythonPool:
-        from interlock.dispatch.python import PythonPool  # noqa: PLC0415 - a run of commands needs none of it
-        from interlock.dispatch.python_link import Interpreter  # noqa: PLC0415 - as above
+        from interlock.dispatch.python.link import Interpreter  # noqa: PLC0415 - as above
+        from interlock.dispatch.python.pool import PythonPool  # noqa: PLC0415 - a run of commands needs none of it
 
         python, base = self._python
         return PythonPool(
@@ -176,7 +176,7 @@ class LocalExecutor:
         """Make it at the first prompt: it brings an event loop and the agents' adapters along."""
         if self._prompts is None:
             from interlock.dispatch.agents.runner import AgentRunner  # noqa: PLC0415 - as the docstring says
-            from interlock.dispatch.prompt_runner import PromptRunner  # noqa: PLC0415 - as the docstring says
+            from interlock.dispatch.prompts.runner import PromptRunner  # noqa: PLC0415 - as the docstring says
 
             agents = AgentRunner(self._post, self._log, self._scratch, self._marker, self._base, self._reaper)
             self._prompts = PromptRunner(

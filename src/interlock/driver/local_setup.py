@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from interlock.dispatch.log import RunLog
-from interlock.dispatch.markers import VARIABLE, Marker
-from interlock.dispatch.secrets import EnvResolver
+from interlock.dispatch.env.secrets import EnvResolver
+from interlock.dispatch.logs.log import RunLog
+from interlock.dispatch.processes.markers import VARIABLE, Marker
 from interlock.driver.engines import key_names, settings_of
 from interlock.driver.executor import Executor
 from interlock.driver.local import LocalExecutor

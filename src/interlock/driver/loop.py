@@ -19,7 +19,7 @@ from interlock.decide.next import next_actions
 from interlock.decide.schedule import next_due
 from interlock.decide.values import UnresolvedError
 from interlock.dispatch.base import Report, Request
-from interlock.dispatch.markers import dispatch_id
+from interlock.dispatch.processes.markers import dispatch_id
 from interlock.driver.clock import Clock
 from interlock.driver.executor import Executor
 from interlock.driver.family import Family, Instead, Opening, Revive

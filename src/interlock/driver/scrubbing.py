@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.dispatch.redact import PatternRedactor
+from interlock.dispatch.env.redact import PatternRedactor
 from interlock.model import canon
 from interlock.model.canon import item_digest, sha256
 from interlock.model.secret import secret_texts

@@ -18,7 +18,7 @@ from interlock.decide.worktrees import base_of, branch, pieces, safe_name
 from interlock.dispatch.base import MergeAsk, MergePart
 from interlock.dispatch.git.base import IsolationError, WorktreeAsk
 from interlock.dispatch.isolated import Isolation
-from interlock.dispatch.markers import Marker
+from interlock.dispatch.processes.markers import Marker
 from interlock.model import events as ev
 from interlock.model.plan import Plan
 from interlock.model.plan import Step as PlanStep

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.dispatch.reaper_main import marker_of, pids
+from interlock.dispatch.processes.reaper_main import marker_of, pids
 from interlock.errors import StoreError
 from interlock.model import canon
 from interlock.model.states import AttemptState, StepState, UnitState

@@ -6,8 +6,8 @@ import sys
 from typing import Any
 from unittest.mock import patch
 
+from interlock.dispatch.commands.merging import Merger
 from interlock.dispatch.git.base import CheckResult
-from interlock.dispatch.merging import Merger
 from interlock.testing import kill_matrix
 
 

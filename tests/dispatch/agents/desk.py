@@ -13,11 +13,11 @@ from typing import Any
 from interlock.dispatch.agents.runner import AgentRunner
 from interlock.dispatch.attempt import Attempt
 from interlock.dispatch.base import EngineCall, EngineSettings, Job, Outcome, Report, Request
-from interlock.dispatch.clean_env import clean
-from interlock.dispatch.log import RunLog
-from interlock.dispatch.markers import Marker
-from interlock.dispatch.reaper import Reaper
-from interlock.dispatch.redact_base import NullRedactor, Redactor, ResolvedEnv
+from interlock.dispatch.env.clean import clean
+from interlock.dispatch.env.redact_base import NullRedactor, Redactor, ResolvedEnv
+from interlock.dispatch.logs.log import RunLog
+from interlock.dispatch.processes.markers import Marker
+from interlock.dispatch.processes.reaper import Reaper
 from interlock.model.plan import Prompt
 
 PATIENCE_S = 60.0

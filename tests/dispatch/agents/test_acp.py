@@ -15,7 +15,7 @@ from tests.dispatch.shop import marked, runs, until
 from interlock.dispatch.agents.acp_policy import policy_of
 from interlock.dispatch.agents.base import CannotAskError
 from interlock.dispatch.base import EngineSettings, Outcome, Started
-from interlock.dispatch.redact import PatternRedactor
+from interlock.dispatch.env.redact import PatternRedactor
 from interlock.model.events import Usage
 from interlock.model.states import Reason
 

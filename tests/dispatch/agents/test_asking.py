@@ -5,7 +5,7 @@ import pytest
 from interlock.dispatch.agents.asking import prompt_of
 from interlock.dispatch.agents.registry import adapter
 from interlock.dispatch.base import EngineCall, Job, Request
-from interlock.dispatch.schema_prompt import with_schema
+from interlock.dispatch.prompts.schema import with_schema
 from interlock.model.plan import Prompt
 
 

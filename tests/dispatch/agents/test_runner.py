@@ -12,7 +12,7 @@ from tests.dispatch.shop import marked, runs, until
 
 from interlock.dispatch.agents import events, runner
 from interlock.dispatch.base import EngineSettings, Outcome, Started
-from interlock.dispatch.redact import PatternRedactor
+from interlock.dispatch.env.redact import PatternRedactor
 from interlock.model.states import Reason
 
 CLI = (sys.executable, "-S", str(Path(__file__).with_name("fake_cli.py")))

@@ -14,7 +14,7 @@ from interlock.cli.options import example, from_option, json_option, run_argumen
 from interlock.cli.output import say, style, write_json_line
 from interlock.cli.session import Session
 from interlock.cli.text import safe
-from interlock.dispatch.log_read import Frame, read_log
+from interlock.dispatch.logs.reading import Frame, read_log
 from interlock.errors import UsageError
 from interlock.model.states import RUN_ENDED, RunState
 from interlock.store.base import Store

@@ -26,7 +26,7 @@ from interlock.dispatch.agents.jsonl import parse
 from interlock.dispatch.agents.live import Said, Talk
 from interlock.dispatch.agents.watch import EndedError
 from interlock.dispatch.attempt import now_ms
-from interlock.dispatch.output import CHUNK_BYTES
+from interlock.dispatch.commands.output import CHUNK_BYTES
 from interlock.model.states import Reason
 
 MAX_LINE_BYTES: Final = 50_000_000

@@ -10,8 +10,8 @@ from typing import Final
 from interlock.dispatch.agents.base import Adapter, Ask
 from interlock.dispatch.agents.live import LiveAdapter
 from interlock.dispatch.base import EngineCall, EngineSettings, Job, Request
-from interlock.dispatch.markers import VARIABLE, Marker
-from interlock.dispatch.schema_prompt import with_schema
+from interlock.dispatch.processes.markers import VARIABLE, Marker
+from interlock.dispatch.prompts.schema import with_schema
 
 _SESSIONS: Final = uuid.UUID("6f0cbb4e-6a5c-4e0f-9d8e-2b1c1c1f7a10")
 

@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from interlock.dispatch.log import AttemptLog
-from interlock.dispatch.output import CHUNK_BYTES, Sink
-from interlock.dispatch.redact_base import Redactor
+from interlock.dispatch.commands.output import CHUNK_BYTES, Sink
+from interlock.dispatch.env.redact_base import Redactor
+from interlock.dispatch.logs.log import AttemptLog
 
 HEAD_BYTES: Final = 262_144
 TAIL_BYTES: Final = 16_777_216

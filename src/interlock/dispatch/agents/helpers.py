@@ -15,12 +15,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from interlock.dispatch import identity
-from interlock.dispatch.leftovers import end_strays
-from interlock.dispatch.markers import VARIABLE, Marker
-from interlock.dispatch.program import Programs
-from interlock.dispatch.reaper import Reaper
-from interlock.dispatch.tree import Tree
+from interlock.dispatch.commands.program import Programs
+from interlock.dispatch.processes import identity
+from interlock.dispatch.processes.leftovers import end_strays
+from interlock.dispatch.processes.markers import VARIABLE, Marker
+from interlock.dispatch.processes.reaper import Reaper
+from interlock.dispatch.processes.tree import Tree
 from interlock.model.events import Process
 
 OF_ONE_ATTEMPT: Final = frozenset(

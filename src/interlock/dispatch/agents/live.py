@@ -18,8 +18,8 @@ from interlock.dispatch.agents.verdict import conclude
 from interlock.dispatch.agents.watch import EndedError, Watch
 from interlock.dispatch.attempt import Attempt, Ending, now_ms
 from interlock.dispatch.base import Request
-from interlock.dispatch.log import AttemptLog
-from interlock.dispatch.redact_base import Redactor
+from interlock.dispatch.env.redact_base import Redactor
+from interlock.dispatch.logs.log import AttemptLog
 from interlock.model.events import Process
 from interlock.model.outcome import Outcome
 from interlock.model.states import Reason

@@ -15,7 +15,7 @@ from interlock.dispatch.agents.helpers import Helper
 from interlock.dispatch.agents.jsonl import dig
 from interlock.dispatch.agents.live import Talk
 from interlock.dispatch.agents.opencode_http import CallError, Server
-from interlock.dispatch.program import SpawnError
+from interlock.dispatch.commands.program import SpawnError
 
 SERVER: Final = "server"
 USED: Final = "used"

@@ -32,15 +32,15 @@ from interlock.dispatch.agents.verdict import conclude
 from interlock.dispatch.agents.watch import Watch
 from interlock.dispatch.attempt import Attempt, now_ms
 from interlock.dispatch.base import EngineSettings, Outcome, Report, Started
-from interlock.dispatch.launch import explain, two_pipes
-from interlock.dispatch.leftovers import end_strays
-from interlock.dispatch.log import RunLog
-from interlock.dispatch.markers import Marker
-from interlock.dispatch.output import TAIL_BYTES, Sink
-from interlock.dispatch.program import Programs, SpawnError
-from interlock.dispatch.reaper import Reaper
-from interlock.dispatch.redact_base import Redactor, ResolvedEnv
-from interlock.dispatch.supervisor import Supervisor
+from interlock.dispatch.commands.launch import explain, two_pipes
+from interlock.dispatch.commands.output import TAIL_BYTES, Sink
+from interlock.dispatch.commands.program import Programs, SpawnError
+from interlock.dispatch.commands.supervisor import Supervisor
+from interlock.dispatch.env.redact_base import Redactor, ResolvedEnv
+from interlock.dispatch.logs.log import RunLog
+from interlock.dispatch.processes.leftovers import end_strays
+from interlock.dispatch.processes.markers import Marker
+from interlock.dispatch.processes.reaper import Reaper
 from interlock.model.states import Reason
 
 LINGER_S: Final = 10.0

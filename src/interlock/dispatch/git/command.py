@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from interlock.dispatch.clean_env import clean
+from interlock.dispatch.env.clean import clean
 from interlock.dispatch.git.base import IsolationError
 
 TIMEOUT_S: Final = 900.0

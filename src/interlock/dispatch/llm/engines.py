@@ -21,7 +21,7 @@ from interlock.dispatch.llm.failures import failure_in, failure_of, refuses_sche
 from interlock.dispatch.llm.line import Line
 from interlock.dispatch.llm.prices import cost_usd, load_prices
 from interlock.dispatch.llm.transport import nothing_came, of_transport
-from interlock.dispatch.schema_prompt import with_schema
+from interlock.dispatch.prompts.schema import with_schema
 from interlock.model.states import Reason
 
 _APIS: Final = {

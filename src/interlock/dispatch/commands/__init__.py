@@ -1,0 +1,1 @@
+"""Commands and scripts: started, watched, ended, and what they say."""

@@ -1,0 +1,1 @@
+"""Environments: what a unit may see, where secrets come from, and that they are never shown."""

@@ -1,0 +1,210 @@
+"""Resolves the env groups that a step names, when it dispatches: variables, dotenv files, secrets by command.
+
+Guarantees: a group is resolved once per driver and only when asked for; a failed one is asked again next time; no
+message holds a value; every value is known to the redactor, whatever it came from, and what is secret (keys, secrets,
+dotenv files) to that of every other job too, since any child may read it from its environment or a file. Within a group
+secrets stand over dotenv files, those over variables; a later group stands over an earlier one. Safe from any thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from interlock.dispatch.env.clean import clean
+from interlock.dispatch.env.redact import MIN_LENGTH, PatternRedactor
+from interlock.dispatch.env.redact_base import EnvUnresolvedError, NullRedactor, ResolvedEnv
+from interlock.model.plan import EnvGroup, SecretSource
+
+COMMAND_TIMEOUT_S: Final = 30.0
+MAX_VALUE_BYTES: Final = 131_071
+"""Linux takes no longer entry of an environment."""
+Hidden = tuple[tuple[str, str], ...]
+"""Names and values."""
+_NOTHING: Final = ResolvedEnv({}, NullRedactor())
+
+
+class EnvResolver:
+    """`extra` are values to redact that no group holds, with their names: params that look like secrets.
+
+    `keys` are the variables with engines' keys.
+    """
+
+    def __init__(
+        self,
+        groups: Iterable[EnvGroup],
+        root: str | Path,
+        extra: Iterable[tuple[str, str]] = (),
+        environ: Mapping[str, str] | None = None,
+        *,
+        keys: Iterable[str] = (),
+        command_timeout_s: float = COMMAND_TIMEOUT_S,
+    ) -> None:
+        self._groups = {group.name: group for group in groups}
+        self._root = Path(root)
+        self._extra = tuple(extra)
+        self._environ = os.environ if environ is None else environ
+        sources = [secret.var for group in self._groups.values() for secret in group.secrets if secret.var is not None]
+        self._known = [(name, self._environ[name]) for name in (*keys, *sources) if self._environ.get(name)]
+        self._command_timeout_s = command_timeout_s
+        self._lock = threading.Lock()
+        self._values: dict[str, dict[str, str]] = {}
+        self._resolved: dict[tuple[tuple[str, ...], Hidden], ResolvedEnv] = {}
+
+    def resolve(self, names: tuple[str, ...], more: Hidden = ()) -> ResolvedEnv:
+        """Return the values of the groups; `more` is to be redacted too.
+
+        Raises EnvUnresolvedError that names what is missing. Without `names` this waits for nobody.
+        """
+        if not self._lock.acquire(blocking=bool(names)):
+            # a command is asked for a secret just now; nobody can have it yet
+            return self._merge((), more) if more or self._extra or self._known else _NOTHING
+        try:
+            if not (names or more or self._extra or self._known):
+                return _NOTHING
+            found = self._resolved.get((names, more))
+            if found is None:
+                found = self._resolved[names, more] = self._merge(names, more)
+            return found
+        finally:
+            self._lock.release()
+
+    def _merge(self, names: tuple[str, ...], more: Hidden) -> ResolvedEnv:
+        values: dict[str, str] = {}
+        hidden = [*self._extra, *more]
+        for name in names:
+            group = self._group(name)
+            values.update(group)
+            # a value that a later group stands over may still be said by a program that reads the source itself
+            hidden += group.items()
+        warnings = tuple(
+            f"the value of {name} is shorter than {MIN_LENGTH} characters, so it cannot be redacted"
+            for name in dict.fromkeys(name for name, value in hidden if len(value) < MIN_LENGTH)
+        )
+        return ResolvedEnv(values, PatternRedactor(hidden + self._known), tuple(sorted(values)), warnings)
+
+    def _group(self, name: str) -> dict[str, str]:
+        found = self._values.get(name)
+        if found is None:
+            group = self._groups.get(name)
+            if group is None:
+                raise _unresolved(f"env group {name} is not configured", f"add [env.{name}] to interlock.toml")
+            found = self._values[name] = self._read(group)
+            self._known += [(key, value) for key, value in found.items() if key not in group.vars]
+            self._resolved.clear()
+        return found
+
+    def _read(self, group: EnvGroup) -> dict[str, str]:
+        values = {name: self._variable(group, name) for name in group.vars}
+        for file in group.dotenv:
+            values.update(self._file(group, file))
+        for secret in group.secrets:
+            values[secret.name] = self._secret(group, secret)
+        for name, value in values.items():
+            if len(os.fsencode(f"{name}={value}")) > MAX_VALUE_BYTES:
+                raise _unresolved(
+                    f"env group {group.name}: the value of {name} is larger than 128 KiB", "hand it over in a file"
+                )
+        return values
+
+    def _variable(self, group: EnvGroup, name: str) -> str:
+        value = self._environ.get(name)
+        if value is None:
+            raise _unresolved(
+                f"env group {group.name}: the variable {name} is not set",
+                f"set {name} before you start interlock, or take it out of [env.{group.name}]",
+            )
+        return value
+
+    def _file(self, group: EnvGroup, file: str) -> dict[str, str]:
+        from interlock.dispatch.env import dotenv  # noqa: PLC0415 - its patterns take time to compile, and few have such files
+
+        path = self._root / file
+        try:
+            return dotenv.parse(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            problem = error.strerror or "cannot be read"
+        except UnicodeDecodeError:
+            problem = "not UTF-8"
+        except dotenv.DotenvError as error:
+            problem = str(error)
+        raise _unresolved(
+            f"env group {group.name}: dotenv file {path}: {problem}",
+            f"mend the file, or take it out of [env.{group.name}]",
+        )
+
+    def _secret(self, group: EnvGroup, secret: SecretSource) -> str:
+        if secret.var is not None:
+            value = self._environ.get(secret.var)
+            if value is None:
+                raise _unresolved(
+                    f"env group {group.name}: the variable {secret.var}, source of {secret.name}, is not set",
+                    f"set {secret.var} before you start interlock",
+                )
+            return value
+        try:
+            value = self._output(secret.command)
+        except _SecretCommandError as error:
+            raise _unresolved(
+                f"env group {group.name}: the command `{secret.command[0]}` for {secret.name} {error}",
+                f"run it by hand in {self._root} to see what it says",
+            ) from None
+        return value
+
+    def _output(self, argv: tuple[str, ...]) -> str:
+        """Run a secret's command; what it says on stderr is left out of messages, since it may hold the value."""
+        try:
+            process = subprocess.Popen(
+                argv,
+                cwd=self._root,
+                env=clean(self._environ),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            text = error.strerror if isinstance(error, OSError) else "NUL in its arguments"
+            raise _SecretCommandError(f"cannot be started: {text}") from error
+        with process:
+            try:
+                raw, _ = process.communicate(timeout=self._command_timeout_s)
+            except subprocess.TimeoutExpired:
+                raise _SecretCommandError(f"gave no answer within {self._command_timeout_s:g} s") from None
+            finally:
+                # its leftovers hold our pipe, and an unreaped leader its pid
+                if process.returncode is None:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+        return _value(raw, process.returncode)
+
+
+class _SecretCommandError(Exception):
+    """What is wrong with a secret's command, to follow its name."""
+
+
+def _value(raw: bytes, exit_code: int) -> str:
+    if exit_code < 0:
+        raise _SecretCommandError(f"was killed by signal {-exit_code}")
+    if exit_code:
+        raise _SecretCommandError(f"failed with exit code {exit_code}")
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        raise _SecretCommandError("printed what is not UTF-8") from None
+    value = text.removesuffix("\n").removesuffix("\r")
+    if not value:
+        raise _SecretCommandError("printed nothing")
+    if "\0" in value:
+        raise _SecretCommandError("printed a NUL byte, which no variable can hold")
+    return value
+
+
+def _unresolved(message: str, hint: str) -> EnvUnresolvedError:
+    return EnvUnresolvedError("env-unresolved", message, hint)

@@ -1,0 +1,1 @@
+"""The run's log: written, read and copied."""

@@ -1,0 +1,1 @@
+"""What the system knows of processes: whose they are, whether they live, and how they are ended."""

@@ -1,0 +1,1 @@
+"""Python functions in warm worker processes."""

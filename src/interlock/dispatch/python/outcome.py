@@ -1,0 +1,89 @@
+"""Turns what a worker answered, or how it died, into an outcome. Everything that leaves here is redacted."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from typing import Final, Literal
+
+import msgspec
+
+from interlock.dispatch.base import Outcome
+from interlock.dispatch.env.redact import PatternRedactor
+from interlock.dispatch.env.redact_base import Redactor
+from interlock.model.states import Reason
+
+MAX_ERROR: Final = 4_096
+_failure: Final = msgspec.json.Decoder(tuple[Reason, str, int | None]).decode
+_UNKNOWN: Final = -1
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """Why the driver ends an attempt; decided once, before anything is killed."""
+
+    status: Literal["failed", "aborted"]
+    reason: Reason
+    text: str
+
+
+def result(redactor: Redactor, body: bytes) -> bytes:
+    """Redact a function's JSON so that it stays JSON."""
+    return redactor.json(body) if isinstance(redactor, PatternRedactor) else redactor.text(body)
+
+
+def failure(redactor: Redactor, body: bytes, base: Outcome) -> Outcome:
+    """The function failed, and said how."""
+    reason, text, exit_code = _failure(body)
+    return msgspec.structs.replace(
+        base, status="failed", reason=reason, error=clip(redactor, text), exit_code=exit_code, output=b"", is_json=False
+    )
+
+
+def ended(redactor: Redactor, ending: Ending, base: Outcome) -> Outcome:
+    """The driver ended it."""
+    return msgspec.structs.replace(
+        base, status=ending.status, reason=ending.reason, error=clip(redactor, ending.text), answered=False
+    )
+
+
+def died(wait_status: int | None, base: Outcome) -> Outcome:
+    """The worker ended without an answer."""
+    code = _UNKNOWN if wait_status is None else os.waitstatus_to_exitcode(wait_status)
+    if wait_status is None:
+        text = "the worker process was lost"
+    elif code < 0:
+        text = f"the worker process was killed by {_signal_name(-code)}"
+        if -code == signal.SIGKILL:
+            text += "; perhaps the machine ran out of memory (see `dmesg`)"
+    else:
+        text = f"the worker process exited with status {code} before it answered"
+    exit_code = code if code >= 0 else None
+    return msgspec.structs.replace(
+        base, status="failed", reason=Reason.KILLED, error=text, exit_code=exit_code, answered=False
+    )
+
+
+def unlogged(error: OSError, base: Outcome) -> Outcome:
+    """The unit's output could not be kept, so what it says cannot be shown to anyone."""
+    if base.status != "ok":
+        return base
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    reason = Reason.DISK_FULL if full else Reason.DISPATCH_ERROR
+    text = f"the run's log cannot be written: {error.strerror}"
+    # it did end well, but nobody will know with what
+    return msgspec.structs.replace(
+        base, status="failed", reason=reason, error=text, output=b"", is_json=False, answered=False
+    )
+
+
+def clip(redactor: Redactor, text: str) -> str:
+    """Redact a message and bound it."""
+    return redactor.text(text.encode("utf-8", "replace")).decode(errors="replace")[:MAX_ERROR]
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.dispatch.shop import Shop, marked, runs, until
+
+from interlock.dispatch.commands.runner import CommandRunner
+from interlock.dispatch.env.clean import clean
+from interlock.dispatch.env.redact_base import NullRedactor, ResolvedEnv
+from interlock.dispatch.logs.log import RunLog
+from interlock.dispatch.processes import reaper_main
+from interlock.dispatch.processes.markers import Marker
+from interlock.dispatch.processes.reaper import Reaper
+
+_DRIVER = """
+import sys, time
+from pathlib import Path
+from interlock.dispatch.base import Job, Request
+from interlock.dispatch.logs.log import RunLog
+from interlock.dispatch.processes.markers import Marker
+from interlock.dispatch.commands.runner import CommandRunner
+from interlock.dispatch.env.redact_base import NullRedactor, ResolvedEnv
+from interlock.model.plan import Command
+folder, run_id = Path(sys.argv[1]), sys.argv[2]
+marker = Marker(run_id, "holder", 1)
+runner = CommandRunner(lambda _: None, lambda _: ResolvedEnv({}, NullRedactor()), RunLog(folder / "log"), folder, marker)
+for number, text in enumerate(sys.argv[3:]):
+    job = Job(key=str(number), run_id=run_id, step_id="s", step=0, target=Command(text=text), shell=("bash", "-c"),
+              cwd=str(folder))
+    runner.start(Request(job=job, dispatch=f"d{number}", unit_id="s:solo", attempt=1, idempotency_key="k"))
+time.sleep(600)
+"""
+
+
+class Driver:
+    """A driver in a process of its own, to be killed."""
+
+    def __init__(self, folder: Path, run_id: str, *commands: str) -> None:
+        self.run_id = run_id
+        source = Path(__file__).parents[2] / "src"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _DRIVER, str(folder), run_id, *commands],
+            env={**os.environ, "PYTHONPATH": str(source)},
+            start_new_session=True,
+        )
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> float:
+        self.process.send_signal(number)
+        self.process.wait()
+        return time.monotonic()
+
+
+@pytest.fixture
+def run_id() -> Iterator[str]:
+    name = f"reaped{os.getpid()}x{time.monotonic_ns()}"
+    yield name
+    for pid in marked(name):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _wait_for(folder: Path, name: str) -> int:
+    return int(until(lambda: (folder / name).exists() and (folder / name).read_text().strip()))
+
+
+def test_a_killed_drivers_children_end_within_a_second_wherever_they_went(tmp_path: Path, run_id: str) -> None:
+    driver = Driver(
+        tmp_path,
+        run_id,
+        "trap '' TERM HUP; echo $$ > a; while :; do sleep 1; done",
+        "setsid sleep 600 & echo $! > b; sleep 600",
+        "(setsid bash -c 'echo $$ > c; exec sleep 600' &) ; sleep 600",
+        "env -i sleep 600 & echo $! > d; wait",
+    )
+    pids = [_wait_for(tmp_path, name) for name in "abcd"]
+    assert all(map(runs, pids))
+    died = driver.kill()
+    until(lambda: not any(map(runs, pids)) and not marked(run_id), 10)
+    assert time.monotonic() - died < 1.0
+
+
+def test_a_driver_that_dies_right_after_it_began_leaves_nothing(tmp_path: Path, run_id: str) -> None:
+    driver = Driver(tmp_path, run_id, "echo $$ > a; sleep 600")
+    until(lambda: marked(run_id))
+    driver.kill()
+    until(lambda: not marked(run_id), 10)
+
+
+def test_the_reaper_outlives_a_signal_to_the_drivers_whole_group(tmp_path: Path, run_id: str) -> None:
+    driver = Driver(tmp_path, run_id, "trap '' INT TERM HUP; echo $$ > a; while :; do sleep 1; done")
+    pid = _wait_for(tmp_path, "a")
+    os.killpg(driver.process.pid, signal.SIGKILL)
+    driver.process.wait()
+    until(lambda: not runs(pid), 10)
+
+
+def test_another_drivers_children_are_spared(tmp_path: Path, run_id: str, shop: Shop) -> None:
+    other = shop.start("sleep 600")
+    spared = shop.started(other).process.pid
+    folder = tmp_path / "driver"
+    folder.mkdir()
+    driver = Driver(folder, run_id, f"echo $$ > {tmp_path}/a; sleep 600")
+    _wait_for(tmp_path, "a")
+    driver.kill()
+    until(lambda: not marked(run_id), 10)
+    assert runs(spared)
+
+
+def test_the_reaper_starts_once_and_is_gone_after_close() -> None:
+    reaper = Reaper(Marker("run", "holder", 1), clean(os.environ))
+    assert reaper.pid is None
+    reaper.start()
+    pid = reaper.pid
+    reaper.start()
+    assert reaper.pid == pid
+    assert pid is not None
+    assert runs(pid)
+    reaper.close()
+    reaper.close()
+    assert not runs(pid)
+    reaper.start()
+    assert reaper.pid is None
+
+
+def test_the_reaper_ignores_the_signals_of_a_closing_terminal() -> None:
+    reaper = Reaper(Marker("run", "holder", 1), clean(os.environ))
+    reaper.start()
+    pid = reaper.pid
+    assert pid is not None
+    try:
+        ignored = (1 << (signal.SIGHUP - 1)) | (1 << (signal.SIGINT - 1)) | (1 << (signal.SIGTERM - 1))
+
+        def mask() -> int:
+            text = Path(f"/proc/{pid}/status").read_text()
+            return int(next(line for line in text.splitlines() if line.startswith("SigIgn")).split()[1], 16)
+
+        until(lambda: mask() & ignored == ignored)
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            os.kill(pid, number)
+        assert runs(pid)
+        assert os.getsid(pid) == pid
+    finally:
+        reaper.close()
+
+
+def test_without_an_interpreter_to_start_it_work_goes_on_unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    reaper = Reaper(Marker("run", "holder", 1), clean(os.environ))
+    reaper.start()
+    assert reaper.pid is None
+    reaper.close()
+
+
+def test_a_driver_that_is_gone_before_the_reaper_looks_is_noticed_though_its_pipe_is_held() -> None:
+    program = Path(reaper_main.__file__)
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-E", str(program), "nobody:", "4000000"], stdin=subprocess.PIPE
+    ) as late:
+        assert late.wait(20) == 0
+
+
+def test_a_runner_leaves_a_reaper_that_it_was_given_running(tmp_path: Path) -> None:
+    marker = Marker("run", "holder", 1)
+    reaper = Reaper(marker, clean(os.environ))
+    reaper.start()
+    with contextlib.closing(RunLog(tmp_path / "log")) as log:
+        CommandRunner(print, lambda _: ResolvedEnv({}, NullRedactor()), log, tmp_path, marker, reaper=reaper).close()
+    pid = reaper.pid
+    assert pid is not None
+    assert runs(pid)
+    reaper.close()
