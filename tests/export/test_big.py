@@ -32,17 +32,14 @@ else:
     with importing.open_export(file) as opened:
         print(sum(1 for unit in opened.store.units(sys.argv[4]) if unit.state == "completed"))
 """
-PLANS = {
-    "plain": b'{"params":[]}',
-    "secret": b'{"params":[{"name":"p","secret":true,"default_json":"\\"hidden-word\\""}]}',
-}
+PLAN = b'{"params":[{"name":"p","secret":true,"default_json":"\\"hidden-word\\""}]}'
+"""Each text is searched for the value, which takes more of everything than an export without secrets."""
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("plan", PLANS)
-def test_a_hundred_thousand_units_take_bounded_memory(tmp_path: Path, plan: str) -> None:
-    fill(tmp_path / "journal.db", PLANS[plan])
+def test_a_hundred_thousand_units_take_bounded_memory(tmp_path: Path) -> None:
+    fill(tmp_path / "journal.db", PLAN)
     said = {what: run(what, tmp_path) for what in ("export", "verify", "open")}
     assert said["export"][0] == said["verify"][0] > 3 * UNITS
     assert said["open"][0] == UNITS
