@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from tests.driver.family_world import ASK, FLAKY, MAP, ONE, SAY, World, mend
 
+from interlock.app import App
+from interlock.driver.clock import SystemClock
 from interlock.driver.params import ParamsInput
 from interlock.errors import UsageError
 
@@ -97,6 +99,25 @@ def test_a_retry_reopens_the_failed_child(world: World) -> None:
         "completed",
     ]
     assert len(world.children(result.run_id)) == 1
+
+
+class HastyClock(SystemClock):
+    """Each look at it costs two milliseconds: a backoff of one is over in the turn in which it began."""
+
+    looks = 0
+
+    def boot_ms(self) -> int:
+        self.looks += 1
+        return super().boot_ms() + 2 * self.looks
+
+
+def test_work_that_a_retry_starts_at_once_is_not_ended_with_the_step_that_failed(world: World) -> None:
+    retry = "retry: { max: 1, on: [child_failed], backoff: { initial: 1ms } }"
+    child = "steps:\n  - { id: f, run: 'echo try >> said; sleep 0.3; test $(grep -c try said) = 2' }"
+    world.write(parent=f"steps:\n  - {{ id: below, uses: ./child.md, {retry} }}", child=child)
+    world.app = App(world.app.project, world.app.config, clock=HastyClock())
+    result = world.run()
+    assert (result.state, result.detail, world.lines()) == ("completed", "", ["try", "try"])
 
 
 def test_a_child_that_waits_for_a_person_blocks_its_parent_until_it_is_answered_there(world: World) -> None:

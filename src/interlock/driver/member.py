@@ -188,12 +188,12 @@ class Member:
 
 
 def ended_steps(told: Sequence[tuple[Member, Sequence[ev.Event]]]) -> list[int]:
-    """Return the executor's numbers of the steps that ended by these events."""
+    """Return the executor's numbers of the steps that ended by these events, and were not reopened at once."""
     return [
         member.first + event.step
         for member, events in told
         for event in events
-        if type(event) is ev.StepMoved and event.state in STEP_ENDED
+        if type(event) is ev.StepMoved and event.state in STEP_ENDED and member.snap.steps[event.step].ended
     ]
 
 
