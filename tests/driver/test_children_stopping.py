@@ -33,10 +33,15 @@ def test_nothing_new_starts_in_a_child_once_its_parent_has_failed(world: World) 
     assert second.state == "failed"
 
 
-def test_a_childs_time_ends_it_and_what_runs_in_it(world: World) -> None:
+@pytest.mark.parametrize("deep", [1, 2, 3])
+def test_a_childs_time_ends_it_and_what_runs_in_it_however_deep(world: World, deep: int) -> None:
     child = "steps:\n  - { id: hang, run: 'echo $$ >> said; sleep 60 & echo $! >> said; wait' }\n  - { id: no, run: 'echo no >> said' }"
-    world.write(parent="steps:\n  - { id: below, uses: ./child.md, timeout: 1s }", child=child)
-    result = world.run()
+    for level in range(1, deep):
+        below = "child" if level == deep - 1 else f"middle{level + 1}"
+        world.write(**{f"middle{level}": f"steps:\n  - {{ id: m, uses: ./{below}.md }}"})
+    first = "child" if deep == 1 else "middle1"
+    world.write(parent=f"steps:\n  - {{ id: below, uses: ./{first}.md, timeout: 1s }}", child=child)
+    result = world.run(timeout_s=30)
     assert (result.state, result.reason) == ("failed", "timeout")
     (row,) = world.children(result.run_id)
     assert (row.state, row.reason) == ("failed", "timeout")

@@ -288,7 +288,10 @@ class Family:
     def below(self, member: Member) -> list[Member]:
         """Return the member and those below it."""
         found = [member]
-        found += [other for other in self.members if other.parent in found and other not in found]
+        for other in self.members if member.snap.below else ():
+            # each comes after its parent
+            if other.parent in found:
+                found.append(other)
         return found
 
     # the journal
