@@ -101,6 +101,19 @@ def test_a_retry_reopens_the_failed_child(world: World) -> None:
     assert len(world.children(result.run_id)) == 1
 
 
+def test_a_child_that_completed_stays_so_when_its_result_is_of_no_use(world: World) -> None:
+    world.write(
+        parent="steps:\n  - { id: below, uses: ./child.md, output: { type: integer } }",
+        child="steps:\n  - { id: s, run: 'echo word | tee -a said' }",
+    )
+    first = world.run()
+    assert (first.state, first.reason) == ("failed", "validation_error")
+    second = world.app.resume(first.run_id)
+    assert (second.state, second.detail, world.lines()) == ("failed", first.detail.replace("solo", "solo~r2"), ["word"])
+    (child,) = world.children(first.run_id)
+    assert child.state == "completed"
+
+
 class HastyClock(SystemClock):
     """Each look at it costs two milliseconds: a backoff of one is over in the turn in which it began."""
 

@@ -170,3 +170,26 @@ def test_below_a_run_that_failed_nothing_is_asked_again_before_it_is_reopened(wo
     (world.folder / "good").touch()
     assert world.app.resume(first.run_id).state == "completed"
     assert world.lines() == ["x"]
+
+
+@pytest.mark.parametrize("again", ["retry", "resume"])
+def test_a_child_that_is_tried_again_goes_on_with_its_own_child_that_waits_for_a_person(
+    world: World, again: str
+) -> None:
+    retry = ", retry: { max: 1, on: [child_failed], backoff: { initial: 1ms } }" if again == "retry" else ""
+    middle = (
+        "steps:\n  - { id: low, needs: [], uses: ./child.md }\n"
+        "  - { id: bad, needs: [], run: 'echo try >> tried; until test -e said; do sleep 0.01; done; sleep 0.3;"
+        " test $(grep -c try tried) = 2' }"
+    )
+    world.write(parent=f"steps:\n  - {{ id: top, uses: ./middle.md{retry} }}", middle=middle, child=ASK)
+    first = world.run(timeout_s=PATIENCE_S)
+    if again == "resume":
+        assert (first.state, first.reason) == ("failed", "child_failed")
+        first = world.app.resume(first.run_id, timeout_s=PATIENCE_S)
+    assert (first.state, first.reason) == ("blocked", "approval_needed"), first.detail
+    (middle_run,) = world.children(first.run_id)
+    (lowest,) = world.children(middle_run.id)
+    world.app.approve(lowest.id)
+    result = world.app.run_id(first.run_id, timeout_s=PATIENCE_S)
+    assert (result.state, world.lines(), len(world.lines("tried"))) == ("completed", ["made me"], 2)

@@ -79,6 +79,9 @@ class Family:
         self._births: dict[str, tuple[Plan, NewRun]] = {}
         """By the key of an embedded plan, which many children share: the plan by itself, and the rows that it gives."""
         self._over: list[Member] = []
+        self._openings: Sequence[Opening] = ()
+        self._asked: set[str] = set()
+        """Runs that the openings are not for, or no longer."""
         self._told: Told = []
         self.root = self._member(snap, began_ms, None)
         self.root.forked_from = forked_from
@@ -94,20 +97,29 @@ class Family:
 
     def load(self, moment: Moment) -> None:
         """Take in the child runs that are under way, and theirs."""
-        for member in self.members:
-            # grows while it is gone through
-            for step in member.snap.steps:
-                for unit in step.running.values():
-                    if step.child and unit.kind == "work":
-                        self._open(Place(member, step, unit), moment)
+        self._load_below(self.root, moment)
         self.settle(moment)
 
+    def _load_below(self, member: Member, moment: Moment) -> None:
+        for step in member.snap.steps:
+            for unit in step.running.values():
+                if step.child and unit.kind == "work":
+                    self._load_below(self._open(Place(member, step, unit), moment), moment)
+
     def apply(self, openings: Sequence[Opening], moment: Moment) -> None:
-        """Let each run change as asked; what is below a run that has ended stays as it is."""
+        """Let each run change as asked; what is below a run that has ended is asked once that is reopened."""
+        self._openings = openings
         for member in self.members:
-            for opening in openings if member.ended_above() is None else ():
-                member.add(opening(member.snap, member.now(moment)))
+            if member.ended_above() is None:
+                self._ask(member, moment)
         self.settle(moment)
+
+    def _ask(self, member: Member, moment: Moment) -> None:
+        run = member.snap.run
+        if run.id not in self._asked and run.state is not RunState.COMPLETED:
+            self._asked.add(run.id)
+            for opening in self._openings:
+                member.add(opening(member.snap, member.now(moment)))
 
     # opening
 
@@ -124,8 +136,12 @@ class Family:
             place.member.add(record(place.member.snap, step, unit, known, moment.at))
             return
         child = self._open(place, moment)
+        self._ask(child, moment)
         if child.snap.run.state in (RunState.FAILED, RunState.ABANDONED):
             child.add(reopen(child.snap, child.now(moment)))
+        self._load_below(child, moment)
+        for member in self.below(child)[1:]:
+            self._ask(member, moment)
 
     def _open(self, place: Place, moment: Moment) -> Member:
         parent = place.member.snap
@@ -175,6 +191,7 @@ class Family:
         born = msgspec.structs.replace(new, parent=parent.run.id, parent_unit=unit_id, root=root, forked_from=source)
         self._ids(parent.run.id)[unit_id] = born.id
         self._known[born.id] = {}
+        self._asked.add(born.id)
         snap = Snapshot(plan, RunInfo(id=born.id, created_at=at, params=params), parent)
         child = self._member(snap, moment.monotonic_ms, place)
         child.born = born
@@ -235,10 +252,12 @@ class Family:
         return False
 
     def _close(self, member: Member) -> None:
-        self.members.remove(member)
-        self._over.append(member)
-        if member.place is not None:
-            member.place.member.snap.below.remove(member.snap)
+        """Let go of a run, and of those below it that wait: they are taken in again when it goes on."""
+        for one in reversed(self.below(member)):
+            self.members.remove(one)
+            self._over.append(one)
+            if one.place is not None:
+                one.place.member.snap.below.remove(one.snap)
 
     def wake(self, moment: Moment) -> None:
         """Go on with child runs that waited and are due."""
