@@ -83,6 +83,7 @@ class Family:
         self._asked: set[str] = set()
         """Runs that the openings are not for, or no longer."""
         self._told: Told = []
+        self._notes: list[Below] = []
         self.root = self._member(snap, began_ms, None)
         self.root.forked_from = forked_from
         self.members = [self.root]
@@ -318,8 +319,13 @@ class Family:
     def take(self) -> list[tuple[Member, Below]]:
         """Hand over what is to be journaled, the root's first."""
         rest = [one for one in (*self.members[1:], *self._over) if one.pending or one.born is not None]
-        self._over = []
-        return [(member, member.take()) for member in (self.root, *rest)]
+        notes = [(self.root, note) for note in self._notes]
+        self._over, self._notes = [], []
+        return [*((member, member.take()) for member in (self.root, *rest)), *notes]
+
+    def note(self, run_id: str, event: ev.RequestApplied) -> None:
+        """Journal that of a run below which is not under way."""
+        self._notes.append(Below(run_id=run_id, events=[event]))
 
     def tell(self) -> list[tuple[Member, list[ev.Event]]]:
         """Hand over what is to be told once it is journaled, in the order in which it came about."""
