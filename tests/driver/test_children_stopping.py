@@ -193,3 +193,19 @@ def test_a_child_that_is_tried_again_goes_on_with_its_own_child_that_waits_for_a
     world.app.approve(lowest.id)
     result = world.app.run_id(first.run_id, timeout_s=PATIENCE_S)
     assert (result.state, world.lines(), len(world.lines("tried"))) == ("completed", ["made me"], 2)
+
+
+def test_below_a_run_that_failed_who_waits_for_a_person_waits_on_however_deep(world: World) -> None:
+    bad = "until test -e said; do sleep 0.01; done; sleep 0.3; test -e good"
+    parent = f"steps:\n  - {{ id: top, needs: [], uses: ./middle.md }}\n  - {{ id: bad, needs: [], run: '{bad}' }}"
+    world.write(parent=parent, middle="steps:\n  - { id: low, uses: ./child.md }", child=ASK)
+    first = world.run(timeout_s=PATIENCE_S)
+    (middle,) = world.children(first.run_id)
+    (lowest,) = world.children(middle.id)
+    assert (first.state, middle.state, lowest.state) == ("failed", "blocked", "blocked")
+    (world.folder / "good").touch()
+    second = world.app.resume(first.run_id, timeout_s=PATIENCE_S)
+    assert (second.state, second.reason) == ("blocked", "approval_needed")
+    world.app.approve(lowest.id)
+    result = world.app.run_id(first.run_id, timeout_s=PATIENCE_S)
+    assert (result.state, world.lines()) == ("completed", ["made me"])

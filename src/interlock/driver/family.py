@@ -284,7 +284,7 @@ class Family:
             why, run = member.stopped_by(), member.snap.run
             if why is None or member.snap.running or run.state not in _STOPPABLE:
                 continue
-            if run.state is RunState.ACTIVE or member.stopping is not None or _is_ended(member.parent):
+            if _ends(member):
                 member.add(end_run(member.snap, member.now(moment), RunState.FAILED, why.word, why.detail))
                 changed = True
         return changed
@@ -371,8 +371,12 @@ def _why(member: Member, moment: Moment) -> Reason | None:
     return None
 
 
-def _is_ended(parent: Member | None) -> bool:
-    return parent is not None and parent.stopped_by() is not None
+def _ends(stopped: Member) -> bool:
+    """Tell whether a stopped child is ended: not where it waits for a person, unless what it is a unit of is ended."""
+    if stopped.snap.run.state is RunState.ACTIVE or stopped.stopping is not None:
+        return True
+    parent = stopped.parent
+    return parent is not None and parent.stopped_by() is not None and _ends(parent)
 
 
 __all__ = ["Family", "Instead", "Opening", "Revive", "Revived", "taken_from"]
