@@ -170,15 +170,22 @@ def test_children_that_wait_take_no_place_from_others(world: World) -> None:
     assert world.app.run_id(first.run_id).state == "completed"
 
 
-@pytest.mark.parametrize("verb", ["run_id", "resume", "abandon"])
-def test_a_child_is_not_driven_by_itself(world: World, verb: str) -> None:
+@pytest.mark.parametrize(
+    ("verb", "hint"),
+    [
+        ("run_id", "go on with the whole: interlock run"),
+        ("resume", "reopen the whole: interlock resume"),
+        ("abandon", "end the whole: interlock abandon"),
+    ],
+)
+def test_a_child_is_not_driven_by_itself(world: World, verb: str, hint: str) -> None:
     world.write(parent="steps:\n  - { id: below, uses: ./child.md }", child=ASK)
     first = world.run()
     (child,) = world.children(first.run_id)
     with pytest.raises(UsageError) as caught:
         getattr(world.app, verb)(child.id)
     assert str(caught.value) == f"run {child.id} is a unit of run {first.run_id} and goes on with it"
-    assert caught.value.hint == f"go on with the whole: interlock run {first.run_id}"
+    assert caught.value.hint == f"{hint} {first.run_id}"
 
 
 def test_a_secret_of_the_parent_is_hidden_in_its_child(world: World) -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.driver.family_world import ASK, FLAKY, MAP, PATIENCE_S, World, drive_elsewhere, until
 
 import interlock
+from interlock.cli.reading import read_next, read_run
 from interlock.errors import UsageError
 
 BOT = '[run]\nengine = "bot"\n[engines.bot]\nkind = "agent"\nagent = "command"\ncommand = ["sh", "bot.sh"]\n'
@@ -73,6 +74,33 @@ def test_nothing_can_be_asked_below_a_child_that_failed(world: World) -> None:
     (lowest,) = world.children(middle_run.id)
     said = f"run {middle_run.id} above it failed, and goes on only if it is tried again with run {first.run_id}"
     assert (first.state, refusal(world, lowest.id)) == ("blocked", said)
+
+
+def commands(world: World, run_id: str) -> list[str]:
+    return [found.command for found in read_next(world.app.store, read_run(world.app.store, run_id))]
+
+
+def test_what_would_be_refused_below_a_run_that_has_ended_is_not_offered(world: World) -> None:
+    bad = "  - { id: bad, needs: [], run: 'until test -e said; do sleep 0.01; done; sleep 0.3; exit 1' }\n"
+    world.write(parent="steps:\n  - { id: top, needs: [], uses: ./middle.md }\n" + bad, child=ASK)
+    world.write(middle="steps:\n  - { id: low, uses: ./child.md }")
+    first = world.run()
+    (middle,) = world.children(first.run_id)
+    (lowest,) = world.children(middle.id)
+    assert (first.state, middle.state, lowest.state) == ("failed", "blocked", "blocked")
+    resume = f"interlock resume {first.run_id}"
+    assert commands(world, first.run_id) == [resume, f"interlock units {first.run_id} --state failed"]
+    assert commands(world, middle.id) == commands(world, lowest.id) == [resume]
+    world.write(middle="steps:\n  - { id: low, needs: [], uses: ./child.md }\n" + bad)
+    (world.folder / "said").unlink()
+    world.write(
+        parent="steps:\n  - { id: top, uses: ./middle.md, on_error: continue }\n  - { id: end, run: echo x, gate: { approval: true } }"
+    )
+    second = world.run()
+    (middle,) = world.children(second.run_id)
+    (lowest,) = world.children(middle.id)
+    assert (second.state, middle.state, lowest.state) == ("blocked", "failed", "blocked")
+    assert commands(world, lowest.id) == [f"interlock status {second.run_id}"]
 
 
 def test_a_live_driver_answers_for_a_child_that_has_ended(world: World) -> None:

@@ -63,6 +63,13 @@ def _of_family(run: RunRow, found: Next) -> Next:
     return found._replace(command=f"interlock {verb} {run.root}{rest.removeprefix(run.id)}")
 
 
+def with_the_whole(ended: RunRow) -> Next:
+    """What moves on a run below one that has ended."""
+    if ended.root is None:
+        return Next(f"interlock resume {ended.id}")
+    return Next(f"interlock status {ended.root}", f"it goes on with run {ended.id}, which {ended.state}")
+
+
 def _own_commands(run: RunRow, steps: Sequence[StepRow], facts: PlanFacts, asked: Asked, *, live: bool) -> list[Next]:
     blocked = [step for step in steps if step.state in _HELD]
     state = RunState(run.state)
