@@ -21,6 +21,7 @@ from interlock.decide.now import Now
 from interlock.decide.outcome import record
 from interlock.decide.reopen import go_on, reopen
 from interlock.decide.work import base_id
+from interlock.driver.attempt_time import began_at_ms
 from interlock.driver.birth import new_run, new_run_id
 from interlock.driver.jobs import JobBook
 from interlock.driver.member import Member, Moment, Place, Stopping, Told
@@ -105,7 +106,7 @@ class Family:
         for step in member.snap.steps:
             for unit in step.running.values():
                 if step.child and unit.kind == "work":
-                    self._load_below(self._open(Place(member, step, unit), moment), moment)
+                    self._load_below(self._open(Place(member, step, unit), moment, anew=False), moment)
 
     def apply(self, openings: Sequence[Opening], moment: Moment) -> None:
         """Let each run change as asked; what is below a run that has ended is asked once that is reopened."""
@@ -136,7 +137,7 @@ class Family:
         if known is not None:
             place.member.add(record(place.member.snap, step, unit, known, moment.at))
             return
-        child = self._open(place, moment)
+        child = self._open(place, moment, anew=True)
         self._ask(child, moment)
         if child.snap.run.state in (RunState.FAILED, RunState.ABANDONED):
             child.add(reopen(child.snap, child.now(moment)))
@@ -144,7 +145,8 @@ class Family:
         for member in self.below(child)[1:]:
             self._ask(member, moment)
 
-    def _open(self, place: Place, moment: Moment) -> Member:
+    def _open(self, place: Place, moment: Moment, *, anew: bool) -> Member:
+        """Begin the unit's run or go on with it; `anew` says that its attempt begins now."""
         parent = place.member.snap
         spec = parent.plan.steps[place.step.index]
         if not isinstance(spec.target, Child):
@@ -154,8 +156,9 @@ class Family:
             child = self._begin(place, spec.target, moment)
         else:
             child = self._ended_just_now(known, place) or self._go_on(known, place, moment)
-        if spec.timeout_ms is not None:
-            child.deadline_ms = moment.monotonic_ms + spec.timeout_ms
+        if spec.timeout_ms is not None and (anew or child.deadline_ms is None):
+            spent_ms = 0 if anew else child.snap.run.driven_ms - began_at_ms(self._store, place.unit, known)
+            child.deadline_ms = moment.monotonic_ms + max(0, spec.timeout_ms - spent_ms)
         child.snap.place = (place.step, place.unit)
         parent.below.append(child.snap)
         self.members.append(child)

@@ -316,9 +316,10 @@ class Loop:
                 self._note_time(member)
 
     def _note_time(self, member: Member) -> None:
-        """Journal driven time that a ceiling is for: with a killed driver it would be lost."""
+        """Journal driven time that a ceiling or timeout is for: with a killed driver it would be lost."""
         run = member.snap.run
-        if run.state is RunState.ACTIVE and ceiling(member.snap, "max_duration_ms") is not None:
+        limited = member.deadline_ms is not None or ceiling(member.snap, "max_duration_ms") is not None
+        if run.state is RunState.ACTIVE and limited:
             driven_ms = member.driven_ms(self._clock.monotonic_ms())
             member.add((ev.RunMoved(at=self._clock.wall_ms(), state=run.state, driven_ms=driven_ms),))
 
