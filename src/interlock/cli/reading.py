@@ -49,8 +49,12 @@ def read_next(store: Store, rows: RunRows, *, live: bool = False, most: int = 3)
         return [with_the_whole(ended)]
     own = next_commands(rows.run, rows.steps, rows.facts, read_asked(store, rows), live=live)
     found: list[Next] = []
-    waiting = [row for row in rows.children if row.state == RunState.BLOCKED and rows.run.state not in RUN_ENDED]
-    for row in waiting[:most]:
+    if rows.run.state == RunState.COMPLETED:
+        told = [row for row in rows.children if row.outcome == "degraded"]
+        own = own if not told or any(census.by_state.get(UnitState.FAILED) for census in rows.census) else []
+    else:
+        told = [row for row in rows.children if row.state == RunState.BLOCKED and rows.run.state not in RUN_ENDED]
+    for row in told[:most]:
         found += read_next(store, read_run(store, row.id), live=live, most=most)
     return list(dict.fromkeys([*found, *own]))
 

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from interlock.decide.children import DEGRADED
 from interlock.decide.now import Now
 from interlock.decide.schedule import next_due
 from interlock.dispatch.base import Job, Outcome, Report, Request
@@ -169,8 +170,9 @@ class ReplayExecutor:
             return None
         if past is not None and past.row.reused is not None and past.row.state == "completed":
             self._tally.answered[part.units + unit.id] += 1
-            output = past.row.result or b"null"
-            return Outcome(dispatch=dispatch, status="ok", output=output, is_json=True, started_at=now, ended_at=now)
+            ended = Outcome(dispatch=dispatch, status="ok", is_json=True, started_at=now, ended_at=now)
+            short = DEGRADED if past.row.reason == DEGRADED else ""
+            return msgspec.structs.replace(ended, output=past.row.result or b"null", error=short)
         what = "unit" if past is None else "child run of unit"
         text = f"the recorded run has no {what} {part.units}{unit.id}"
         return self._not_recorded(part.units + unit.id, text, dispatch)
