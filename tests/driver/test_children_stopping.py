@@ -10,6 +10,8 @@ import pytest
 from tests.driver.family_world import ASK, MAP, ONE, PATIENCE_S, SAY, World, drive_elsewhere, until
 
 import interlock
+from interlock.cli.reading import read_next, read_run
+from interlock.errors import UsageError
 from interlock.model import events as ev
 from interlock.model.run import Snapshot
 
@@ -56,9 +58,27 @@ def test_the_tighter_of_both_budgets_holds(world: World, mine: str, its: str) ->
     assert (first.state, first.reason) == ("failed", "budget_exceeded" if mine else "child_failed")
     assert world.lines() == ["0", "1"]
     assert "max_units of 2 is used up (2)" in first.detail
-    if mine:
-        result = world.app.resume(first.run_id, raises={"max_units": 9})
-        assert (result.state, world.lines()) == ("completed", ["0", "1", "2", "3"])
+    for run_id in (first.run_id, world.children(first.run_id)[0].id):
+        rows = read_run(world.app.store, run_id)
+        best = read_next(world.app.store, rows)[0].command
+        assert best == f"interlock resume {first.run_id} --raise max_units=N"
+    with pytest.raises(UsageError) as caught:
+        world.app.resume(first.run_id, raises={"max_units": 2})
+    assert str(caught.value) == "max_units is 2 already; 2 would not raise it"
+    third = world.app.resume(first.run_id, raises={"max_units": 3})
+    assert (third.state, world.lines()) == ("failed", ["0", "1", "2"]), "what a child has not is not given to it"
+    assert "max_units of 3 is used up (3)" in third.detail
+    result = world.app.resume(first.run_id, raises={"max_units": 9})
+    assert (result.state, world.lines()) == ("completed", ["0", "1", "2", "3"])
+
+
+def test_a_ceiling_that_is_raised_for_children_is_none_of_their_parent(world: World) -> None:
+    parent = "steps:\n  - { id: a, run: echo a }\n  - { id: b, run: echo b }\n  - { id: below, uses: ./child.md }"
+    world.write(
+        parent=parent, child="budget: { max_units: 1 }\nsteps:\n  - { id: s, run: echo s }\n  - { id: t, run: echo t }"
+    )
+    first = world.run()
+    assert (first.state, world.app.resume(first.run_id, raises={"max_units": 2}).state) == ("failed", "completed")
 
 
 def test_the_runs_concurrency_holds_for_all_children_together(world: World) -> None:

@@ -45,7 +45,7 @@ def read_next(store: Store, rows: RunRows, *, live: bool = False, most: int = 3)
 
     Below a run that has ended nobody is asked anything until that is reopened.
     """
-    if (ended := _ended_above(store, rows.run)) is not None:
+    if rows.run.state not in RUN_ENDED and (ended := _ended_above(store, rows.run)) is not None:
         return [with_the_whole(ended)]
     own = next_commands(rows.run, rows.steps, rows.facts, read_asked(store, rows), live=live)
     found: list[Next] = []
@@ -60,9 +60,9 @@ def read_next(store: Store, rows: RunRows, *, live: bool = False, most: int = 3)
 
 
 def _ended_above(store: Store, run: RunRow) -> RunRow | None:
-    """Return the run above it that has ended, the first of them all; what has completed itself asks for nothing."""
+    """Return the run above it that has ended, the first of them all."""
     ended = None
-    while run.parent is not None and run.state != RunState.COMPLETED:
+    while run.parent is not None:
         run = store.run(run.parent)
         ended = run if run.state in RUN_ENDED else ended
     return ended

@@ -203,8 +203,9 @@ _ENGINE_TROUBLE: Final = frozenset({"env_unresolved", "llm_auth", "spawn_failed"
 def _failed(run: RunRow, steps: Sequence[StepRow]) -> list[Next]:
     reasons = {run.reason, *(step.reason for step in steps if step.state == StepState.FAILED)}
     doctor = [Next("interlock doctor", "see what is missing")] if reasons & _ENGINE_TROUBLE else []
-    raised = ""
-    if "budget_exceeded" in reasons:
-        ceiling = next((name for name in _CEILINGS if any(name in step.detail for step in steps)), "max_units")
-        raised = f" --raise {ceiling}=N"
+    # of a child run's own budget the detail tells, not the reason
+    told = "" if "budget_exceeded" in reasons else "the budget's "
+    ceiling = next((name for name in _CEILINGS if any(told + name in step.detail for step in steps)), None)
+    ceiling = ceiling or (None if told else "max_units")
+    raised = f" --raise {ceiling}=N" if ceiling else ""
     return [*doctor, Next(f"interlock resume {run.id}{raised}"), Next(f"interlock units {run.id} --state failed")]
