@@ -9,6 +9,8 @@ import pytest
 from tests.driver.family_world import ASK, FLAKY, MAP, ONE, SAY, World, mend
 
 from interlock.app import App
+from interlock.cli.progress.feed import Change
+from interlock.cli.progress.plain import PlainRenderer
 from interlock.driver.clock import SystemClock
 from interlock.driver.params import ParamsInput
 from interlock.errors import UsageError
@@ -209,3 +211,13 @@ def test_gc_removes_children_with_their_parent(world: World) -> None:
     report = world.app.gc(older_than_ms=0)
     assert report.runs == (result.run_id,)
     assert world.app.store.runs(children=True) == []
+
+
+def test_what_all_children_of_a_map_have_to_say_is_told_once_and_of_which_file(world: World) -> None:
+    child = "params: { name: {} }\nsteps:\n  - { id: s, run: echo x, retry: { max: 1, on: [no_change] } }"
+    world.write(parent=MAP.replace("ON_ERROR", "fail"), child=child)
+    told: list[str] = []
+    renderer = PlainRenderer(lambda text, _tone: told.append(text))
+    world.run(on_event=lambda events, snap: renderer.show([Change(events, snap)], snap, 0))
+    (notice,) = [line for line in told if line.startswith("notice: ")]
+    assert notice.startswith("notice: child.md, line 4: ")
