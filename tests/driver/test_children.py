@@ -221,3 +221,11 @@ def test_what_all_children_of_a_map_have_to_say_is_told_once_and_of_which_file(w
     world.run(on_event=lambda events, snap: renderer.show([Change(events, snap)], snap, 0))
     (notice,) = [line for line in told if line.startswith("notice: ")]
     assert notice.startswith("notice: child.md, line 4: ")
+
+
+def test_a_child_that_a_silent_check_rejected_is_told_with_the_reason(world: World) -> None:
+    child = "steps:\n  - { id: s, run: echo x, gate: { check: exit 1 } }"
+    world.write(parent="steps:\n  - { id: below, uses: ./child.md }", child=child)
+    result = world.run()
+    (row,) = world.children(result.run_id)
+    assert result.detail == f"step 'below': run {row.id}: step 's': gate_rejected"

@@ -194,7 +194,7 @@ def _end(snap: Snapshot, now: Now, state: RunState, cause: StepState, outcome: L
         at=now.at,
         state=state,
         reason=blocker(step) or step.reason,
-        detail=f"step '{step.id}': {step.detail}",
+        detail=f"step '{step.id}': {step.detail or step.reason}",
         outcome=outcome,
         driven_ms=now.driven_ms,
     )
