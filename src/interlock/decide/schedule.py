@@ -155,5 +155,6 @@ def next_due(snap: Snapshot, after: int) -> int | None:
     """
     active = (step for step in map(snap.steps.__getitem__, snap.open) if step.state in _ACTIVE)
     due = [step.backoff[0][0] for step in active if step.backoff and step.backoff[0][0] > after]
-    due += [until for until in snap.parked.values() if until is not None and until > after]
+    parked = (until for level in snap.levels for until in level.parked.values())
+    due += [until for until in parked if until is not None and until > after]
     return min(due) if due else None

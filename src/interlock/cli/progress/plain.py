@@ -92,7 +92,7 @@ class PlainRenderer:
             case ev.Notice():
                 self._notice(event, snapshot)
             case ev.EngineParked():
-                self._line(parked(event), "note")
+                self._once(parked(event))
             case _:
                 line = gate_line(event, snapshot, label(snapshot))
                 if line:
@@ -102,7 +102,9 @@ class PlainRenderer:
         """Say it once: the child runs of a map have much the same to say."""
         of_plan = snapshot.above is not None and event.code.startswith("plan:")
         file = f"{safe(snapshot.plan.source)}, " if of_plan else ""
-        text = f"notice: {file}{safe(event.text)}"
+        self._once(f"notice: {file}{safe(event.text)}")
+
+    def _once(self, text: str) -> None:
         if text not in self._noticed:
             self._noticed.add(text)
             self._line(text, "note")
