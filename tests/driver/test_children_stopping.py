@@ -229,3 +229,18 @@ def test_below_a_run_that_failed_who_waits_for_a_person_waits_on_however_deep(wo
     world.app.approve(lowest.id)
     result = world.app.run_id(first.run_id, timeout_s=PATIENCE_S)
     assert (result.state, world.lines()) == ("completed", ["made me"])
+
+
+def test_children_that_waited_go_on_no_more_at_a_time_than_their_map_allows(world: World) -> None:
+    child = ASK + "  - { id: then, run: 'echo begin >> order; sleep 0.2; echo end >> order' }\n"
+    middle = "params: { name: {} }\nsteps:\n  - { id: m, uses: ./child.md, with: { name: params.name } }"
+    world.write(middle=middle, child=child)
+    world.write(
+        parent=MAP.replace("ON_ERROR", "fail").replace("concurrency: 2", "concurrency: 1").replace("child", "middle")
+    )
+    first = world.run()
+    for row in world.app.store.runs(children=True):
+        if row.workflow == "child.md":
+            world.app.approve(row.id)
+    assert world.app.run_id(first.run_id, timeout_s=PATIENCE_S).state == "completed"
+    assert world.lines("order") == ["begin", "end"] * 3

@@ -25,6 +25,7 @@ from interlock.driver.attempt_time import began_at_ms
 from interlock.driver.birth import new_run, new_run_id
 from interlock.driver.jobs import JobBook
 from interlock.driver.member import Member, Moment, Place, Stopping, Told
+from interlock.driver.turns import Turns
 from interlock.errors import StoreError
 from interlock.model import canon
 from interlock.model import events as ev
@@ -85,6 +86,7 @@ class Family:
         """Runs that the openings are not for, or no longer."""
         self._told: Told = []
         self._notes: list[Below] = []
+        self._turns = Turns()
         self.root = self._member(snap, began_ms, None)
         self.root.forked_from = forked_from
         self.members = [self.root]
@@ -162,6 +164,7 @@ class Family:
         child.snap.place = (place.step, place.unit)
         parent.below.append(child.snap)
         self.members.append(child)
+        self._turns.join(child)
         return child
 
     def _ended_just_now(self, run_id: str, place: Place) -> Member | None:
@@ -229,6 +232,11 @@ class Family:
 
     # between parent and child
 
+    def moving(self, moment: Moment) -> list[Member]:
+        """Return the runs that may decide something now, each after its parent."""
+        active = [member for member in self.members if member.snap.run.state is RunState.ACTIVE]
+        return [member for member in active if self._turns.has(member, moment.map_concurrency)]
+
     def settle(self, moment: Moment) -> bool:
         """Tell parents what their children came to, and which cannot move; return whether there is more to decide."""
         changed = False
@@ -248,10 +256,12 @@ class Family:
         held = children.held(member.snap)
         if held is None and unit.ordinal in step.held:
             parent.snap.release(step, unit)
+            self._turns.join(member)
             parent.add(children.go_on(parent.snap, step, parent.now(moment)))
             return True
         if held is not None and step.held.get(unit.ordinal) != held:
             parent.snap.hold(step, unit, held)
+            self._turns.leave(member)
             return True
         return False
 
@@ -260,6 +270,7 @@ class Family:
         for one in reversed(self.below(member)):
             self.members.remove(one)
             self._over.append(one)
+            self._turns.leave(one)
             if one.place is not None:
                 one.place.member.snap.below.remove(one.snap)
 

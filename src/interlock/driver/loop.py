@@ -149,7 +149,7 @@ class Loop:
             moment = self._moment()
             self._planned_at = moment.at
             self._family.wake(moment)
-            for member in [*self._family]:
+            for member in self._family.moving(moment):
                 moved |= self._plan(member, requests)
             moved |= self._family.end_stopped(moment)
             moved |= self._family.settle(moment)
