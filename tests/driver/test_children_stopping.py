@@ -244,3 +244,15 @@ def test_children_that_waited_go_on_no_more_at_a_time_than_their_map_allows(worl
             world.app.approve(row.id)
     assert world.app.run_id(first.run_id, timeout_s=PATIENCE_S).state == "completed"
     assert world.lines("order") == ["begin", "end"] * 3
+
+
+def test_the_time_of_a_child_that_waits_for_a_person_ends_it_while_others_run(world: World) -> None:
+    parent = (
+        "steps:\n  - { id: below, needs: [], uses: ./child.md, timeout: 700ms, on_error: continue }\n"
+        "  - { id: busy, needs: [], run: sleep 1.5 }\n  - { id: last, needs: [below, busy], run: echo x }"
+    )
+    world.write(parent=parent, child=ASK)
+    result = world.run(timeout_s=PATIENCE_S)
+    assert (result.state, result.outcome) == ("completed", "degraded")
+    (row,) = world.children(result.run_id)
+    assert (row.state, row.reason) == ("failed", "timeout")

@@ -15,7 +15,6 @@ from typing import Final
 import msgspec
 
 from interlock.decide import children
-from interlock.decide.budget import used_up
 from interlock.decide.endings import end_run
 from interlock.decide.now import Now
 from interlock.decide.outcome import record
@@ -23,6 +22,7 @@ from interlock.decide.reopen import go_on, reopen
 from interlock.decide.work import base_id
 from interlock.driver.attempt_time import began_at_ms
 from interlock.driver.birth import new_run, new_run_id
+from interlock.driver.ended_children import ends, why_ended
 from interlock.driver.jobs import JobBook
 from interlock.driver.member import Member, Moment, Place, Stopping, Told
 from interlock.driver.turns import Turns
@@ -249,8 +249,11 @@ class Family:
     def _settle(self, member: Member, place: Place, moment: Moment) -> bool:
         parent, step, unit = place.member, place.step, place.unit
         if member.snap.run.state in RUN_ENDED:
-            outcome = children.ended(unit, member.snap, moment.wall_ms, _why(member, moment))
+            held_up = unit.ordinal in step.held
+            outcome = children.ended(unit, member.snap, moment.wall_ms, why_ended(member, moment))
             parent.add(record(parent.snap, step, unit, outcome, moment.at))
+            if held_up:
+                parent.add(children.go_on(parent.snap, step, parent.now(moment)))
             self._close(member)
             return True
         held = children.held(member.snap)
@@ -298,7 +301,7 @@ class Family:
             why, run = member.stopped_by(), member.snap.run
             if why is None or member.snap.running or run.state not in _STOPPABLE:
                 continue
-            if _ends(member):
+            if ends(member):
                 member.add(end_run(member.snap, member.now(moment), RunState.FAILED, why.word, why.detail))
                 changed = True
         return changed
@@ -369,28 +372,6 @@ def taken_from(store: Store, snap: Snapshot, row: RunRow | NewRun) -> list[Openi
     from interlock.driver.forking import fork_openings  # noqa: PLC0415 - most runs are no forks
 
     return fork_openings(store, snap, row, row.forked_from)
-
-
-def _why(member: Member, moment: Moment) -> Reason | None:
-    """Say why a child failed where it was not by itself: it was stopped, or a ceiling above it was reached."""
-    if member.stopping is not None:
-        return member.stopping.reason
-    if member.snap.run.reason != Reason.BUDGET_EXCEEDED:
-        return None
-    level = member.parent
-    while level is not None:
-        if used_up(level.snap, level.driven_ms(moment.monotonic_ms), work=True, asks=True) is not None:
-            return Reason.BUDGET_EXCEEDED
-        level = level.parent
-    return None
-
-
-def _ends(stopped: Member) -> bool:
-    """Tell whether a stopped child is ended: not where it waits for a person, unless what it is a unit of is ended."""
-    if stopped.snap.run.state is RunState.ACTIVE or stopped.stopping is not None:
-        return True
-    parent = stopped.parent
-    return parent is not None and parent.stopped_by() is not None and _ends(parent)
 
 
 __all__ = ["Family", "Instead", "Opening", "Revive", "Revived", "taken_from"]
