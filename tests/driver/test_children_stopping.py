@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -244,6 +245,22 @@ def test_children_that_waited_go_on_no_more_at_a_time_than_their_map_allows(worl
             world.app.approve(row.id)
     assert world.app.run_id(first.run_id, timeout_s=PATIENCE_S).state == "completed"
     assert world.lines("order") == ["begin", "end"] * 3
+
+
+def test_a_step_that_failed_for_good_leaves_none_of_its_children_to_wait(world: World) -> None:
+    world.write(parent=MAP.replace("ON_ERROR", "fail").replace("[a, b, c]", "[a, b]"), child=ASK)
+    first = world.run()
+    rows = {json.loads(row.params_json)["name"]: row.id for row in world.children(first.run_id)}
+    world.app.reject(rows["a"], note="no")
+    second = world.app.run_id(first.run_id)
+    assert (second.state, second.reason, second.exit_code) == ("failed", "child_failed", 1)
+    assert [row.state for row in world.children(first.run_id)] == ["failed", "failed"]
+    third = world.app.resume(first.run_id)
+    assert (third.state, third.reason) == ("blocked", "approval_needed")
+    for run_id in rows.values():
+        world.app.approve(run_id)
+    assert world.app.run_id(first.run_id).state == "completed"
+    assert sorted(world.lines()) == ["made a", "made b"]
 
 
 def test_the_time_of_a_child_that_waits_for_a_person_ends_it_while_others_run(world: World) -> None:

@@ -22,8 +22,12 @@ def why_ended(member: Member, moment: Moment) -> Reason | None:
 
 
 def ends(stopped: Member) -> bool:
-    """Tell whether a stopped child is ended: not where it waits for a person, unless what it is a unit of is ended."""
-    if stopped.snap.run.state is RunState.ACTIVE or stopped.stopping is not None:
-        return True
-    parent = stopped.parent
-    return parent is not None and parent.stopped_by() is not None and ends(parent)
+    """Tell whether a stopped child is ended: not where it waits for a person, unless what it is a unit of is ended.
+
+    Of a step that failed for good nobody is asked anything: the run would be blocked that has failed.
+    """
+    place = stopped.place
+    if stopped.snap.run.state is RunState.ACTIVE or stopped.stopping is not None or place is None:
+        return place is not None
+    parent = place.member
+    return parent.snap.halted == place.step.index or (parent.stopped_by() is not None and ends(parent))
