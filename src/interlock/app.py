@@ -242,11 +242,12 @@ class App:
         on_event: Observer | None = None,
     ) -> Result:
         """Reopen a run and drive on. A live driver of it takes over `raises`, ceilings by name, and feedback `loops`."""
-        state = RunState(self.store.run(run_id).state)
-        if state is RunState.COMPLETED:
+        row = self.store.run(run_id)
+        if row.state == RunState.COMPLETED:
             raise UsageError(
                 "run-completed", f"run {run_id} is completed", f"see what it made: interlock status {run_id}"
             )
+        refuse_child(row, "resume")
         openings: list[Opening] = [raising(raises)]
         if accept_changes:
             openings.append(accept_modules)
@@ -263,7 +264,7 @@ class App:
     def abandon(self, run_id: str) -> Result:
         """End a run for good (but for `resume`): its driver ends the work, or this call does if nobody drives."""
         row = self.store.run(run_id)
-        refuse_child(row)
+        refuse_child(row, "abandon")
         if row.state in (RunState.COMPLETED, RunState.ABANDONED):
             raise UsageError("run-ended", f"run {run_id} is {row.state}", "there is nothing to stop")
         return self._ask(run_id, "abandon", {})

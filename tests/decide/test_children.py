@@ -9,11 +9,15 @@ import pytest
 
 from interlock.decide import children
 from interlock.decide.budget import ceiling, exhausted
+from interlock.decide.next import next_actions
 from interlock.decide.now import Now
+from interlock.decide.outcome import record
+from interlock.decide.reuse import Done, index
 from interlock.decide.schedule import run_room
 from interlock.decide.values import UnresolvedError
 from interlock.model import canon
 from interlock.model import events as ev
+from interlock.model.actions import Dispatch
 from interlock.model.plan import Binding, Budget, Child, Hole, Limits, Param, Plan, Reference
 from interlock.model.run import RunInfo, Snapshot, Unit
 from interlock.model.states import AttemptState, Reason, RunState, StepState, UnitState
@@ -117,6 +121,40 @@ def test_what_a_child_came_to_is_an_outcome(
     outcome = children.ended(Unit(solo(), "work", 1, 1), snap, 9, stopped)
     assert (outcome.status, outcome.reason, outcome.ended_at) == (status, reason, 9)
     assert outcome.error == {"failed": "run C: why", "aborted": "run C was abandoned", "ok": ""}[status]
+
+
+def test_what_a_degraded_child_is_short_of_is_said_of_its_unit_and_degrades_its_parent() -> None:
+    root = above(target())
+    reserved(root)
+    own, unit = root.steps[0], root.steps[0].units[0]
+    snap = below(root)
+    snap.run.state, snap.run.outcome = RunState.COMPLETED, "degraded"
+    snap.steps[0].counts |= {UnitState.FAILED: 1, UnitState.NOT_RUN: 2}
+    outcome = children.ended(unit, snap, 9)
+    assert (outcome.status, outcome.error) == ("ok", "run C is degraded: 1 failed, 2 not run")
+    root.apply_all(record(root, own, unit, outcome, 9))
+    assert (unit.state, unit.error, children.degraded(own)) == (UnitState.COMPLETED, outcome.error, [unit])
+    root.apply_all([action for action in next_actions(root, Now(at=9)) if not isinstance(action, Dispatch)])
+    assert next_actions(root, Now(at=9)) == [
+        ev.RunMoved(at=9, state=RunState.COMPLETED, outcome="degraded", driven_ms=0)
+    ]
+    root.run.state, root.run.outcome = RunState.COMPLETED, "degraded"
+    assert children.ended(unit, root, 9).error == "run R is degraded: 1 degraded below"
+
+
+def test_a_degraded_child_is_not_taken_over_whole_but_where_it_was_taken_before() -> None:
+    root = above(target())
+    reserved(root)
+    unit = root.steps[0].units[0]
+    finished(root)
+    for error, origin, whole in [
+        ("", None, True),
+        ("short", None, False),
+        ("short", ev.Origin("O", "s:solo", 1), True),
+    ]:
+        unit.error, unit.origin = error, origin
+        done = Done("s", unit, "h", origin or ev.Origin("R", unit.id, 1))
+        assert (("s", "s:solo", "h") in index(root, [done]).work) is whole
 
 
 def test_the_result_is_that_of_the_last_step_that_was_not_skipped() -> None:

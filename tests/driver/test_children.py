@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 from tests.driver.family_world import ASK, FLAKY, MAP, ONE, SAY, World, mend
 
+from interlock.app import App
+from interlock.cli.progress.feed import Change
+from interlock.cli.progress.plain import PlainRenderer
+from interlock.driver.clock import SystemClock
 from interlock.driver.params import ParamsInput
 from interlock.errors import UsageError
 
@@ -99,6 +103,38 @@ def test_a_retry_reopens_the_failed_child(world: World) -> None:
     assert len(world.children(result.run_id)) == 1
 
 
+def test_a_child_that_completed_stays_so_when_its_result_is_of_no_use(world: World) -> None:
+    world.write(
+        parent="steps:\n  - { id: below, uses: ./child.md, output: { type: integer } }",
+        child="steps:\n  - { id: s, run: 'echo word | tee -a said' }",
+    )
+    first = world.run()
+    assert (first.state, first.reason) == ("failed", "validation_error")
+    second = world.app.resume(first.run_id)
+    assert (second.state, second.detail, world.lines()) == ("failed", first.detail.replace("solo", "solo~r2"), ["word"])
+    (child,) = world.children(first.run_id)
+    assert child.state == "completed"
+
+
+class HastyClock(SystemClock):
+    """Each look at it costs two milliseconds: a backoff of one is over in the turn in which it began."""
+
+    looks = 0
+
+    def boot_ms(self) -> int:
+        self.looks += 1
+        return super().boot_ms() + 2 * self.looks
+
+
+def test_work_that_a_retry_starts_at_once_is_not_ended_with_the_step_that_failed(world: World) -> None:
+    retry = "retry: { max: 1, on: [child_failed], backoff: { initial: 1ms } }"
+    child = "steps:\n  - { id: f, run: 'echo try >> said; sleep 0.3; test $(grep -c try said) = 2' }"
+    world.write(parent=f"steps:\n  - {{ id: below, uses: ./child.md, {retry} }}", child=child)
+    world.app = App(world.app.project, world.app.config, clock=HastyClock())
+    result = world.run()
+    assert (result.state, result.detail, world.lines()) == ("completed", "", ["try", "try"])
+
+
 def test_a_child_that_waits_for_a_person_blocks_its_parent_until_it_is_answered_there(world: World) -> None:
     world.write(parent="steps:\n  - { id: below, uses: ./child.md }\n  - { id: after, run: [echo, x] }", child=ASK)
     first = world.run()
@@ -136,15 +172,22 @@ def test_children_that_wait_take_no_place_from_others(world: World) -> None:
     assert world.app.run_id(first.run_id).state == "completed"
 
 
-@pytest.mark.parametrize("verb", ["run_id", "resume", "abandon"])
-def test_a_child_is_not_driven_by_itself(world: World, verb: str) -> None:
+@pytest.mark.parametrize(
+    ("verb", "hint"),
+    [
+        ("run_id", "go on with the whole: interlock run"),
+        ("resume", "reopen the whole: interlock resume"),
+        ("abandon", "end the whole: interlock abandon"),
+    ],
+)
+def test_a_child_is_not_driven_by_itself(world: World, verb: str, hint: str) -> None:
     world.write(parent="steps:\n  - { id: below, uses: ./child.md }", child=ASK)
     first = world.run()
     (child,) = world.children(first.run_id)
     with pytest.raises(UsageError) as caught:
         getattr(world.app, verb)(child.id)
     assert str(caught.value) == f"run {child.id} is a unit of run {first.run_id} and goes on with it"
-    assert caught.value.hint == f"go on with the whole: interlock run {first.run_id}"
+    assert caught.value.hint == f"{hint} {first.run_id}"
 
 
 def test_a_secret_of_the_parent_is_hidden_in_its_child(world: World) -> None:
@@ -168,3 +211,21 @@ def test_gc_removes_children_with_their_parent(world: World) -> None:
     report = world.app.gc(older_than_ms=0)
     assert report.runs == (result.run_id,)
     assert world.app.store.runs(children=True) == []
+
+
+def test_what_all_children_of_a_map_have_to_say_is_told_once_and_of_which_file(world: World) -> None:
+    child = "params: { name: {} }\nsteps:\n  - { id: s, run: echo x, retry: { max: 1, on: [no_change] } }"
+    world.write(parent=MAP.replace("ON_ERROR", "fail"), child=child)
+    told: list[str] = []
+    renderer = PlainRenderer(lambda text, _tone: told.append(text))
+    world.run(on_event=lambda events, snap: renderer.show([Change(events, snap)], snap, 0))
+    (notice,) = [line for line in told if line.startswith("notice: ")]
+    assert notice.startswith("notice: child.md, line 4: ")
+
+
+def test_a_child_that_a_silent_check_rejected_is_told_with_the_reason(world: World) -> None:
+    child = "steps:\n  - { id: s, run: echo x, gate: { check: exit 1 } }"
+    world.write(parent="steps:\n  - { id: below, uses: ./child.md }", child=child)
+    result = world.run()
+    (row,) = world.children(result.run_id)
+    assert result.detail == f"step 'below': run {row.id}: step 's': gate_rejected"

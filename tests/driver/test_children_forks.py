@@ -8,6 +8,7 @@ import pytest
 from tests.driver.family_world import FLAKY, MAP, World, mend
 
 from interlock.driver.forking import ForkOrder
+from interlock.views.units import unit_view
 
 
 @pytest.fixture
@@ -64,3 +65,45 @@ def test_a_source_that_is_gone_means_that_nothing_is_taken_over(world: World) ->
     assert forked.state == "failed"
     world.app.gc(older_than_ms=0)
     assert world.app.store.runs(children=True) == []
+
+
+PART = """
+params: { name: {}, all: { type: array, default: [x, y] } }
+steps:
+  - id: part
+    on_error: continue
+    map: { over: params.all }
+    run: 'echo "$INTERLOCK_ITEM" >> said; test -e "mended-$INTERLOCK_ITEM" && echo "ok $INTERLOCK_ITEM"'
+"""
+
+
+def test_a_degraded_child_degrades_its_parent_and_goes_on_in_a_fork(world: World) -> None:
+    middle = "params: { name: {} }\nsteps:\n  - { id: m, uses: ./part.md, with: { name: params.name } }"
+    world.write(parent=MAP.replace("ON_ERROR", "fail").replace("[a, b, c]", "[a]"), child=middle, part=PART)
+    mend(world, "x")
+    first = world.run()
+    assert (first.state, first.outcome, first.exit_code) == ("completed", "degraded", 6)
+    assert world.artifact(first.run_id, "each") == [["ok x", None]]
+    (unit,) = world.app.store.units(first.run_id)
+    assert (unit.state, unit_view(unit, "each")["reason"]) == ("completed", "degraded")
+    assert world.app.replay(first.run_id).outcome == "degraded"
+    order = ForkOrder(run=first.run_id)
+    (explained,) = world.app.explain_fork(order).steps
+    assert [one.why for one in explained.units or ()] == [
+        "was degraded in the old run: what it completed is taken over, the rest is done again"
+    ]
+    mend(world, "y")
+    forked = world.app.fork(order)
+    assert (forked.outcome, world.artifact(forked.run_id, "each")) == ("ok", [["ok x", "ok y"]])
+    assert sorted(world.lines()) == ["x", "y", "y"]
+
+
+def test_a_degraded_child_that_is_taken_as_it_is_degrades_the_fork_and_its_forks(world: World) -> None:
+    parent = "steps:\n  - { id: below, uses: ./part.md }\n  - { id: after, run: echo x }"
+    world.write(parent=parent, part=PART)
+    first = world.run()
+    forked = world.app.fork(ForkOrder(run=first.run_id, from_step="after"))
+    again = world.app.fork(ForkOrder(run=forked.run_id))
+    assert [one.outcome for one in (first, forked, again)] == ["degraded"] * 3
+    assert world.app.replay(again.run_id).outcome == "degraded"
+    assert sorted(world.lines()) == ["x", "y"], "nothing was done again"

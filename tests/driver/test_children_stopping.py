@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import pytest
 from tests.driver.family_world import ASK, MAP, ONE, PATIENCE_S, SAY, World, drive_elsewhere, until
 
 import interlock
+from interlock.cli.reading import read_next, read_run
+from interlock.errors import UsageError
 from interlock.model import events as ev
 from interlock.model.run import Snapshot
 
@@ -33,10 +36,15 @@ def test_nothing_new_starts_in_a_child_once_its_parent_has_failed(world: World) 
     assert second.state == "failed"
 
 
-def test_a_childs_time_ends_it_and_what_runs_in_it(world: World) -> None:
+@pytest.mark.parametrize("deep", [1, 2, 3])
+def test_a_childs_time_ends_it_and_what_runs_in_it_however_deep(world: World, deep: int) -> None:
     child = "steps:\n  - { id: hang, run: 'echo $$ >> said; sleep 60 & echo $! >> said; wait' }\n  - { id: no, run: 'echo no >> said' }"
-    world.write(parent="steps:\n  - { id: below, uses: ./child.md, timeout: 1s }", child=child)
-    result = world.run()
+    for level in range(1, deep):
+        below = "child" if level == deep - 1 else f"middle{level + 1}"
+        world.write(**{f"middle{level}": f"steps:\n  - {{ id: m, uses: ./{below}.md }}"})
+    first = "child" if deep == 1 else "middle1"
+    world.write(parent=f"steps:\n  - {{ id: below, uses: ./{first}.md, timeout: 1s }}", child=child)
+    result = world.run(timeout_s=30)
     assert (result.state, result.reason) == ("failed", "timeout")
     (row,) = world.children(result.run_id)
     assert (row.state, row.reason) == ("failed", "timeout")
@@ -51,9 +59,27 @@ def test_the_tighter_of_both_budgets_holds(world: World, mine: str, its: str) ->
     assert (first.state, first.reason) == ("failed", "budget_exceeded" if mine else "child_failed")
     assert world.lines() == ["0", "1"]
     assert "max_units of 2 is used up (2)" in first.detail
-    if mine:
-        result = world.app.resume(first.run_id, raises={"max_units": 9})
-        assert (result.state, world.lines()) == ("completed", ["0", "1", "2", "3"])
+    for run_id in (first.run_id, world.children(first.run_id)[0].id):
+        rows = read_run(world.app.store, run_id)
+        best = read_next(world.app.store, rows)[0].command
+        assert best == f"interlock resume {first.run_id} --raise max_units=N"
+    with pytest.raises(UsageError) as caught:
+        world.app.resume(first.run_id, raises={"max_units": 2})
+    assert str(caught.value) == "max_units is 2 already; 2 would not raise it"
+    third = world.app.resume(first.run_id, raises={"max_units": 3})
+    assert (third.state, world.lines()) == ("failed", ["0", "1", "2"]), "what a child has not is not given to it"
+    assert "max_units of 3 is used up (3)" in third.detail
+    result = world.app.resume(first.run_id, raises={"max_units": 9})
+    assert (result.state, world.lines()) == ("completed", ["0", "1", "2", "3"])
+
+
+def test_a_ceiling_that_is_raised_for_children_is_none_of_their_parent(world: World) -> None:
+    parent = "steps:\n  - { id: a, run: echo a }\n  - { id: b, run: echo b }\n  - { id: below, uses: ./child.md }"
+    world.write(
+        parent=parent, child="budget: { max_units: 1 }\nsteps:\n  - { id: s, run: echo s }\n  - { id: t, run: echo t }"
+    )
+    first = world.run()
+    assert (first.state, world.app.resume(first.run_id, raises={"max_units": 2}).state) == ("failed", "completed")
 
 
 def test_the_runs_concurrency_holds_for_all_children_together(world: World) -> None:
@@ -165,3 +191,85 @@ def test_below_a_run_that_failed_nothing_is_asked_again_before_it_is_reopened(wo
     (world.folder / "good").touch()
     assert world.app.resume(first.run_id).state == "completed"
     assert world.lines() == ["x"]
+
+
+@pytest.mark.parametrize("again", ["retry", "resume"])
+def test_a_child_that_is_tried_again_goes_on_with_its_own_child_that_waits_for_a_person(
+    world: World, again: str
+) -> None:
+    retry = ", retry: { max: 1, on: [child_failed], backoff: { initial: 1ms } }" if again == "retry" else ""
+    middle = (
+        "steps:\n  - { id: low, needs: [], uses: ./child.md }\n"
+        "  - { id: bad, needs: [], run: 'echo try >> tried; until test -e said; do sleep 0.01; done; sleep 0.3;"
+        " test $(grep -c try tried) = 2' }"
+    )
+    world.write(parent=f"steps:\n  - {{ id: top, uses: ./middle.md{retry} }}", middle=middle, child=ASK)
+    first = world.run(timeout_s=PATIENCE_S)
+    if again == "resume":
+        assert (first.state, first.reason) == ("failed", "child_failed")
+        first = world.app.resume(first.run_id, timeout_s=PATIENCE_S)
+    assert (first.state, first.reason) == ("blocked", "approval_needed"), first.detail
+    (middle_run,) = world.children(first.run_id)
+    (lowest,) = world.children(middle_run.id)
+    world.app.approve(lowest.id)
+    result = world.app.run_id(first.run_id, timeout_s=PATIENCE_S)
+    assert (result.state, world.lines(), len(world.lines("tried"))) == ("completed", ["made me"], 2)
+
+
+def test_below_a_run_that_failed_who_waits_for_a_person_waits_on_however_deep(world: World) -> None:
+    bad = "until test -e said; do sleep 0.01; done; sleep 0.3; test -e good"
+    parent = f"steps:\n  - {{ id: top, needs: [], uses: ./middle.md }}\n  - {{ id: bad, needs: [], run: '{bad}' }}"
+    world.write(parent=parent, middle="steps:\n  - { id: low, uses: ./child.md }", child=ASK)
+    first = world.run(timeout_s=PATIENCE_S)
+    (middle,) = world.children(first.run_id)
+    (lowest,) = world.children(middle.id)
+    assert (first.state, middle.state, lowest.state) == ("failed", "blocked", "blocked")
+    (world.folder / "good").touch()
+    second = world.app.resume(first.run_id, timeout_s=PATIENCE_S)
+    assert (second.state, second.reason) == ("blocked", "approval_needed")
+    world.app.approve(lowest.id)
+    result = world.app.run_id(first.run_id, timeout_s=PATIENCE_S)
+    assert (result.state, world.lines()) == ("completed", ["made me"])
+
+
+def test_children_that_waited_go_on_no_more_at_a_time_than_their_map_allows(world: World) -> None:
+    child = ASK + "  - { id: then, run: 'echo begin >> order; sleep 0.2; echo end >> order' }\n"
+    middle = "params: { name: {} }\nsteps:\n  - { id: m, uses: ./child.md, with: { name: params.name } }"
+    world.write(middle=middle, child=child)
+    world.write(
+        parent=MAP.replace("ON_ERROR", "fail").replace("concurrency: 2", "concurrency: 1").replace("child", "middle")
+    )
+    first = world.run()
+    for row in world.app.store.runs(children=True):
+        if row.workflow == "child.md":
+            world.app.approve(row.id)
+    assert world.app.run_id(first.run_id, timeout_s=PATIENCE_S).state == "completed"
+    assert world.lines("order") == ["begin", "end"] * 3
+
+
+def test_a_step_that_failed_for_good_leaves_none_of_its_children_to_wait(world: World) -> None:
+    world.write(parent=MAP.replace("ON_ERROR", "fail").replace("[a, b, c]", "[a, b]"), child=ASK)
+    first = world.run()
+    rows = {json.loads(row.params_json)["name"]: row.id for row in world.children(first.run_id)}
+    world.app.reject(rows["a"], note="no")
+    second = world.app.run_id(first.run_id)
+    assert (second.state, second.reason, second.exit_code) == ("failed", "child_failed", 1)
+    assert [row.state for row in world.children(first.run_id)] == ["failed", "failed"]
+    third = world.app.resume(first.run_id)
+    assert (third.state, third.reason) == ("blocked", "approval_needed")
+    for run_id in rows.values():
+        world.app.approve(run_id)
+    assert world.app.run_id(first.run_id).state == "completed"
+    assert sorted(world.lines()) == ["made a", "made b"]
+
+
+def test_the_time_of_a_child_that_waits_for_a_person_ends_it_while_others_run(world: World) -> None:
+    parent = (
+        "steps:\n  - { id: below, needs: [], uses: ./child.md, timeout: 700ms, on_error: continue }\n"
+        "  - { id: busy, needs: [], run: sleep 1.5 }\n  - { id: last, needs: [below, busy], run: echo x }"
+    )
+    world.write(parent=parent, child=ASK)
+    result = world.run(timeout_s=PATIENCE_S)
+    assert (result.state, result.outcome) == ("completed", "degraded")
+    (row,) = world.children(result.run_id)
+    assert (row.state, row.reason) == ("failed", "timeout")

@@ -230,17 +230,40 @@ def test_faults_strike_within_a_child_and_in_its_place(world: World) -> None:
     assert not [unit.id for unit in found.units if unit.id.startswith(f"{B}/")], "its run was not opened"
 
 
+def test_a_fault_strikes_in_the_child_of_one_item(world: World) -> None:
+    middle = (
+        "params: { name: {} }\nsteps:\n  - { id: m, map: { over: params.l }, uses: ./child.md, with: { name: item } }"
+    )
+    middle = middle.replace("{ name: {} }", '{ name: {}, l: { type: array, default: ["x]>:y", z] } }')
+    world.write(parent=TWO.replace("ON_ERROR", "continue").replace("child", "middle"), middle=middle, child=NAME)
+    run = world.run().run_id
+    for fault, unit in [
+        ("timeout@each[b]>m[z]>say", f"{B}/m:{item_digest(dumps('z'))}/say:solo"),
+        ('timeout@each["b"]>m>say:2', f"{B}/m:{item_digest(dumps('z'))}/say:solo"),
+        (r'timeout@each[b]>m["x]\u003e:y"]>say:1', f"{B}/m:{item_digest(dumps('x]>:y'))}/say:solo"),
+        ("killed@each[b]>m:z", f"{B}/m:{item_digest(dumps('z'))}"),
+    ]:
+        found = world.app.replay(run, faults=[fault])
+        assert (found.faulted, found.faults_unused) == ({unit: fault}, {})
+    found = world.app.replay(run, faults=["timeout@each[q]>m>say"])
+    said = "nothing was dispatched at 'each>m>say' for the items above it"
+    assert found.faults_unused == {"timeout@each[q]>m>say": said}
+
+
 @pytest.mark.parametrize(
     ("fault", "message", "hint"),
     [
         ("timeout@each>sya", "./child.md has no step 'sya' that does work", "did you mean 'say'?"),
         ("timeout@eahc>say", "the workflow has no step 'eahc' that runs a child workflow", "did you mean 'each'?"),
         ("timeout@each>say>x", "./child.md has no step 'say' that runs a child workflow", "write REASON@STEP"),
+        ("timeout@each[a]>say>x", "./child.md has no step 'say' that runs a child workflow", "write REASON@STEP"),
+        ("timeout@one[a]>say", "step 'one' has no items: it is no map", "write one>STEP"),
         ("timeout@each>say.check", "step 'say' has no 'check' that could fail", "use 'say'"),
     ],
 )
 def test_a_fault_at_a_place_that_no_child_has_is_refused(world: World, fault: str, message: str, hint: str) -> None:
-    world.write(parent=TWO.replace("ON_ERROR", "continue"), child=NAME)
+    one = "  - { id: one, uses: ./child.md, with: { name: x } }\n"
+    world.write(parent=TWO.replace("ON_ERROR", "continue") + one, child=NAME)
     run = world.run().run_id
     with pytest.raises(UsageError) as caught:
         world.app.replay(run, faults=[fault])

@@ -116,3 +116,14 @@ class ChildrenSuite:
         with pytest.raises(StoreError) as caught:
             store.delete_run(b.RUN)
         assert caught.value.code == "run-needed"
+
+    def test_what_is_asked_of_any_run_of_a_family_is_found_with_one_question(self, store: Store) -> None:
+        mine = b.with_child(store)
+        below = grandchild(store, mine)
+        store.create_run(b.new_run("other"), b.lease("other"))
+        asked = [store.request(run, "approve", b"{}", "me", 1) for run in (below, b.RUN, "other", b.CHILD)]
+        found = store.open_requests(b.RUN)
+        assert [(row.id, row.run_id) for row in found] == [(asked[0], below), (asked[1], b.RUN), (asked[3], b.CHILD)]
+        applied = ev.RequestApplied(at=2, request=asked[0], outcome="applied")
+        store.commit(mine, [], [Below(run_id=below, events=[applied])])
+        assert [row.id for row in store.open_requests(b.RUN)] == [asked[1], asked[3]]

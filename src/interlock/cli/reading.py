@@ -10,9 +10,9 @@ import msgspec
 
 from interlock.cli.hiding import Hide, hide_of
 from interlock.cli.text import compact
-from interlock.model.states import RunState, StepState, UnitState
-from interlock.store.base import Store, UnitRow
-from interlock.views.advice import Asked, Gate, Next, next_commands
+from interlock.model.states import RUN_ENDED, RunState, StepState, UnitState
+from interlock.store.base import RunRow, Store, UnitRow
+from interlock.views.advice import Asked, Gate, Next, next_commands, with_the_whole
 from interlock.views.events import Name
 from interlock.views.facts import PlanFacts, plan_facts
 from interlock.views.status import RunRows, status_view
@@ -41,12 +41,31 @@ def read_run(store: Store, run_id: str) -> RunRows:
 
 
 def read_next(store: Store, rows: RunRows, *, live: bool = False, most: int = 3) -> list[Next]:
-    """What a person can type next, of the run and of at most `most` child runs that hold it up."""
+    """What a person can type next, of the run and of at most `most` child runs that hold it up.
+
+    Below a run that has ended nobody is asked anything until that is reopened.
+    """
+    if rows.run.state not in RUN_ENDED and (ended := _ended_above(store, rows.run)) is not None:
+        return [with_the_whole(ended)]
     own = next_commands(rows.run, rows.steps, rows.facts, read_asked(store, rows), live=live)
     found: list[Next] = []
-    for row in [row for row in rows.children if row.state == RunState.BLOCKED][:most]:
+    if rows.run.state == RunState.COMPLETED:
+        told = [row for row in rows.children if row.outcome == "degraded"]
+        own = own if not told or any(census.by_state.get(UnitState.FAILED) for census in rows.census) else []
+    else:
+        told = [row for row in rows.children if row.state == RunState.BLOCKED and rows.run.state not in RUN_ENDED]
+    for row in told[:most]:
         found += read_next(store, read_run(store, row.id), live=live, most=most)
     return list(dict.fromkeys([*found, *own]))
+
+
+def _ended_above(store: Store, run: RunRow) -> RunRow | None:
+    """Return the run above it that has ended, the first of them all."""
+    ended = None
+    while run.parent is not None:
+        run = store.run(run.parent)
+        ended = run if run.state in RUN_ENDED else ended
+    return ended
 
 
 def read_previews(store: Store, rows: RunRows) -> dict[int, str]:

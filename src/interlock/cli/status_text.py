@@ -97,9 +97,9 @@ def step_lines(rows: RunRows, views: list[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _children(rows: RunRows, step: StepRow) -> Iterator[str]:
-    """The child runs of a step that have not completed, and the one of a step that has but one."""
+    """The child runs of a step of which something is missing, and the one of a step that has but one."""
     own = [child for child in rows.children if (child.parent_unit or "").rpartition(":")[0] == step.id]
-    told = own if len(own) == 1 else [child for child in own if child.state != RunState.COMPLETED]
+    told = own if len(own) == 1 else [child for child in own if child.outcome != "ok"]
     for child in told[:_MOST_CHILDREN]:
         state = ending(child.state, child.outcome, child.reason)
         unit = "" if (child.parent_unit or "").endswith(":solo") else f"  {safe(child.parent_unit or '')}"

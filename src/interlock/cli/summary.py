@@ -44,6 +44,7 @@ def show_summary(app: App, result: Result) -> None:
     if run.state == RunState.WAITING and run.wait_until is not None:
         say(f"  due {local_time(run.wait_until)}")
     _failures(store, rows)
+    _degraded(rows)
     if run.state == RunState.COMPLETED:
         _artifact(store, rows)
     for line in next_lines(read_next(store, rows), "  next: "):
@@ -65,6 +66,14 @@ def _failures(store: Store, rows: RunRows) -> None:
         say(f"  failed: {safe(unit.id)} ({unit.reason}){error}")
     if failed > _MOST_FAILURES:
         say(f"  and {failed - _MOST_FAILURES:,} more")
+
+
+def _degraded(rows: RunRows) -> None:
+    found = [row for row in rows.children if row.outcome == "degraded"]
+    for row in found[:_MOST_FAILURES]:
+        say(f"  degraded: {safe(row.parent_unit or '')}: run {row.id}")
+    if len(found) > _MOST_FAILURES:
+        say(f"  and {len(found) - _MOST_FAILURES:,} more")
 
 
 def _artifact(store: Store, rows: RunRows) -> None:

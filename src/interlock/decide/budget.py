@@ -27,10 +27,21 @@ _TIMES_SEEN: Final = 5
 def ceiling(snap: Snapshot, name: str) -> float | None:
     """Return a budget ceiling with its amendments; one of a run above lifts a lower one below it."""
     value: float | None = getattr(snap.plan.budget, name)
+    if value is None:
+        # what was raised here is for those below
+        return None
     raised = [level.raised[name] for level in snap.levels if name in level.raised]
-    if name in snap.raised:
-        value = snap.raised[name]
-    return max(value, *raised) if raised and value is not None else value
+    return max(snap.raised.get(name, value), *raised) if raised else value
+
+
+def lifted(snap: Snapshot, name: str) -> list[float]:
+    """Return the ceilings that to raise it here lifts: the run's own, else those that runs below it may have."""
+    own = ceiling(snap, name)
+    if own is not None:
+        return [own]
+    raised = [level.raised[name] for level in snap.levels if name in level.raised]
+    below: list[float | None] = [getattr(plan.budget, name) for plan in snap.plan.children.values()]
+    return [max(value, *raised) if raised else value for value in below if value is not None]
 
 
 def reservation(snap: Snapshot, spec: PlanStep, kind: UnitKind) -> int:

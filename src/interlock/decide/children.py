@@ -7,7 +7,7 @@ under way.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -18,9 +18,10 @@ from interlock.model import events as ev
 from interlock.model.outcome import Outcome
 from interlock.model.plan import Binding, Child, Plan, Reference
 from interlock.model.run import Snapshot, Step, Unit
-from interlock.model.states import Reason, RunState, StepState
+from interlock.model.states import Reason, RunState, StepState, UnitState
 from interlock.model.unit import Held
 
+DEGRADED: Final = "degraded"
 BLOCKED = "child_blocked"
 """Why a step is blocked whose child runs cannot move."""
 
@@ -93,7 +94,29 @@ def ended(parent: Unit, child: Snapshot, at: int, stopped: Reason | None = None)
     if len(artifact) > most:
         error = f"the result of run {run.id} has {len(artifact):,} bytes; {most:,} are allowed"
         return replace(outcome, reason=Reason.OUTPUT_TOO_LARGE, error=error)
-    return replace(outcome, status="ok", output=artifact, is_json=True)
+    return replace(outcome, status="ok", output=artifact, is_json=True, error=_shortfall(child))
+
+
+def _shortfall(child: Snapshot) -> str:
+    """Say what a completed child is short of; nothing where all of it succeeded."""
+    if child.run.outcome != DEGRADED:
+        return ""
+    failed, not_run = (
+        sum(step.counts[state] for step in child.steps) for state in (UnitState.FAILED, UnitState.NOT_RUN)
+    )
+    below = sum(len(degraded(step)) for step in child.steps)
+    counts = {"failed": failed, "not run": not_run, "degraded below": below}
+    return f"run {child.run.id} is degraded: " + ", ".join(f"{n:,} {what}" for what, n in counts.items() if n)
+
+
+def degraded(step: Step) -> list[Unit]:
+    """Return the child runs of a step that completed without all that was to be done in them."""
+    return [unit for unit in step.work if is_degraded(unit)] if step.child else []
+
+
+def is_degraded(unit: Unit) -> bool:
+    """Tell whether a child run completed degraded: it says what it is short of, or a fork took it so."""
+    return unit.state is UnitState.COMPLETED and (unit.error != "" or unit.reason == DEGRADED)
 
 
 def held(child: Snapshot) -> Held | None:

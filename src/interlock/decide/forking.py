@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from interlock.decide.children import DEGRADED, is_degraded
 from interlock.decide.next import next_actions
 from interlock.decide.now import Now
 from interlock.decide.reuse import Done, changed_parts
@@ -18,6 +19,7 @@ from interlock.decide.values import UnresolvedError
 from interlock.decide.work import base_id, shared
 from interlock.model import events as ev
 from interlock.model.actions import Dispatch
+from interlock.model.plan import Child
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step, Unit
 from interlock.model.states import RUN_ENDED, StepState, UnitState
@@ -68,7 +70,9 @@ def as_it_is(old: Snapshot, snap: Snapshot, step: Step, done_of: DoneOf, at: int
 
 def _as_it_was(ordinal: int, done: Done) -> ev.NewUnit:
     unit = done.unit
-    ended = ev.Reused(done.origin, unit.state, unit.reason, None, unit.result, unit.left)
+    # units of child runs alone say what they are short of
+    reason = DEGRADED if is_degraded(unit) else unit.reason
+    ended = ev.Reused(done.origin, unit.state, reason, None, unit.result, unit.left)
     hashed = TAKEN + done.input_hash
     return ev.NewUnit(ordinal, unit.id, unit.index, unit.item, hashed, session=unit.session, reused=ended)
 
@@ -128,6 +132,9 @@ def _unit(old: Snapshot, snap: Snapshot, spec: PlanStep, unit: Unit) -> ForkUnit
     if before.state is not UnitState.COMPLETED:
         reason = f" ({before.reason})" if before.reason else ""
         why = f"was {before.state} in the old run{reason}"
+        return ForkUnit(id=unit.id, action="run", why=why, old=place)
+    if isinstance(spec.target, Child) and is_degraded(before) and before.origin is None:
+        why = "was degraded in the old run: what it completed is taken over, the rest is done again"
         return ForkUnit(id=unit.id, action="run", why=why, old=place)
     changed = _changed(old, snap, spec, unit, before)
     return ForkUnit(id=unit.id, action="run", why=_why(before, changed), changed=changed, old=place)

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from interlock.decide import probe
 from interlock.decide.budget import exhausted
-from interlock.decide.children import blocker, park
+from interlock.decide.children import blocker, degraded, park
 from interlock.decide.endings import fail, stop
 from interlock.decide.now import Now
 from interlock.decide.promote import gating, promote
@@ -182,7 +182,7 @@ def _end_of_run(snap: Snapshot, now: Now) -> list[Action]:
 
 def _outcome(snap: Snapshot) -> Literal["ok", "degraded"]:
     bad = sum(step.counts[UnitState.FAILED] + step.counts[UnitState.NOT_RUN] for step in snap.steps)
-    return "degraded" if bad else "ok"
+    return "degraded" if bad or any(map(degraded, snap.steps)) else "ok"
 
 
 def _end(snap: Snapshot, now: Now, state: RunState, cause: StepState, outcome: Literal["failed"] | None) -> ev.RunMoved:
@@ -194,7 +194,7 @@ def _end(snap: Snapshot, now: Now, state: RunState, cause: StepState, outcome: L
         at=now.at,
         state=state,
         reason=blocker(step) or step.reason,
-        detail=f"step '{step.id}': {step.detail}",
+        detail=f"step '{step.id}': {step.detail or step.reason}",
         outcome=outcome,
         driven_ms=now.driven_ms,
     )

@@ -16,7 +16,7 @@ from interlock.decide.quota import parked
 from interlock.decide.upcoming import engine_of
 from interlock.model import events as ev
 from interlock.model.outcome import Outcome
-from interlock.model.plan import Prompt
+from interlock.model.plan import Child, Prompt
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step, Unit
 from interlock.model.states import AttemptState, Reason, UnitState
@@ -135,7 +135,9 @@ def _result_fate(snap: Snapshot, spec: PlanStep, unit: Unit, ended: Outcome, at:
         max_bytes=snap.plan.limits.max_result_bytes,
     )
     if not isinstance(found, Failure):
-        return Fate(attempt=AttemptState.COMPLETED, unit=UnitState.COMPLETED, result=found.json)
+        # what a child run is short of
+        short = ended.error if isinstance(spec.target, Child) else ""
+        return Fate(attempt=AttemptState.COMPLETED, unit=UnitState.COMPLETED, result=found.json, error=short)
     if prompted and found.reason in MISSES and unit.asks == 0 and spec.effects == "internal":
         return Fate(attempt=AttemptState.FAILED, unit=UnitState.PENDING, reason=found.reason, error=found.error, asks=1)
     return work_failed(spec, unit, found.reason, found.error, at)

@@ -1,4 +1,7 @@
-"""Engines whose quota is used up: what goes to them waits, and the run with it when nothing else can move."""
+"""Engines whose quota is used up: what goes to them waits, and the run with it when nothing else can move.
+
+What one run of a family learns is noted at the first of them too, and holds for all below it.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +30,15 @@ def parked(snap: Snapshot, engine: str, until: int | None, at: int) -> ev.Engine
 
 def is_parked(snap: Snapshot, engine: str | None, at: int) -> bool:
     """Tell whether nothing may go to the engine now."""
-    if engine is None or engine not in snap.parked:
-        return False
-    until = snap.parked[engine]
+    until = 0 if engine is None else back(snap, engine)
     return until is None or until > at
+
+
+def back(snap: Snapshot, engine: str) -> int | None:
+    """Return when the engine is back, by what this run and those above it know: None is unknown, 0 is long ago."""
+    known = [level.parked[engine] for level in snap.levels if engine in level.parked]
+    times = [until for until in known if until is not None]
+    return max(times, default=0) if len(times) == len(known) else None
 
 
 def parked_for(snap: Snapshot, step: Step, at: int) -> str | None:
@@ -61,7 +69,7 @@ def park_run(snap: Snapshot, now: Now, parked: list[tuple[Step, str]]) -> ev.Run
     It is `blocked` when no return is known for any of them.
     """
     held = [held for step in map(snap.steps.__getitem__, snap.open) for held in step.held.values()]
-    times = [until for _, engine in parked if (until := snap.parked[engine]) is not None]
+    times = [until for _, engine in parked if (until := back(snap, engine)) is not None]
     times += [one.until for one in held if one.until is not None]
     detail = f"the quota of {', '.join(sorted({engine for _, engine in parked}))} is used up"
     if not parked:
@@ -85,7 +93,9 @@ def unpark(snap: Snapshot, now: Now) -> list[ev.Event]:
     """Return the events by which steps go on whose engines may have quota again; an unknown return is tried now."""
     waiting = [step for step in snap.steps if step.state is StepState.WAITING and not step.held]
     engines = {step.index: next_engine(snap, step) for step in waiting}
-    unknown = sorted({name for name in engines.values() if name is not None and snap.parked.get(name, 0) is None})
+    # what is parked here may be so for runs below
+    below = set(snap.parked) if any(step.held for step in snap.steps) else set()
+    unknown = sorted(name for name in {*engines.values(), *below} if name and snap.parked.get(name, 0) is None)
     tried = [ev.EngineParked(at=now.at, engine=name, until=now.at) for name in unknown]
     due = [
         go_on(step, now)

@@ -7,7 +7,7 @@ from typing import Any, cast
 import msgspec
 
 from interlock.decide.approval import approve
-from interlock.decide.budget import ceiling, figure, written
+from interlock.decide.budget import figure, lifted, written
 from interlock.decide.endings import end_run
 from interlock.decide.now import Now
 from interlock.decide.reopen import grant
@@ -43,11 +43,11 @@ def answer(snap: Snapshot, kind: str, payload: dict[str, Any], now: Now) -> Answ
 def unraised(snap: Snapshot, ceilings: dict[str, float]) -> str | None:
     """Say which of the named ceilings would not be raised by its new value, or return None."""
     for name, value in ceilings.items():
-        top = ceiling(snap, name)
-        if top is None:
+        tops = lifted(snap, name)
+        if not tops:
             return f"the run has no {written(name)}, so there is nothing to raise"
-        if value <= top:
-            return f"{written(name)} is {figure(name, top)} already; {figure(name, value)} would not raise it"
+        if value <= min(tops):
+            return f"{written(name)} is {figure(name, min(tops))} already; {figure(name, value)} would not raise it"
     return None
 
 

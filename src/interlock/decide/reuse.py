@@ -11,10 +11,11 @@ from typing import Any
 
 import msgspec
 
+from interlock.decide.children import is_degraded
 from interlock.decide.work import Shared, base_id, shape_of, shared, shell_of
 from interlock.model import canon
 from interlock.model.events import NewUnit, Origin, Reused, UnitKind
-from interlock.model.plan import Plan, Prompt, PythonFunction
+from interlock.model.plan import Child, Plan, Prompt, PythonFunction
 from interlock.model.plan import Step as PlanStep
 from interlock.model.reuse import Reuse, Taken, VerdictKey, WorkKey
 from interlock.model.run import Snapshot, Unit
@@ -95,7 +96,9 @@ def index(old: Snapshot, done: Iterable[Done]) -> Reuse:
     for one in done:
         unit, spec = one.unit, old.plan.step(one.step)
         if unit.kind == "work":
-            if unit.state is UnitState.COMPLETED and _as_frozen(old, spec):
+            # a degraded child is gone on with, where it is the old run's own
+            whole = unit.origin is not None or not (isinstance(spec.target, Child) and is_degraded(unit))
+            if unit.state is UnitState.COMPLETED and whole and _as_frozen(old, spec):
                 work[one.step, base_id(unit.id), one.input_hash] = _taken(one)
         elif unit.kind in ("gate", "judge"):
             place = (one.step, unit.kind)

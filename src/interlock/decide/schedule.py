@@ -69,7 +69,7 @@ def startable(snap: Snapshot, spec: PlanStep, step: Step, now: Now, room: Room) 
     needs, each = reservation(snap, spec, kind), price(snap, spec, kind)
     line = now.ahead.get(step.index, _NO_LINE)
     at_work = len(step.running) - len(step.held) - line.waiting
-    places = _cap(spec, now) - at_work
+    places = width(spec, now.map_concurrency) - at_work
     if step.child and kind == "work":
         # a run takes no place itself: what it dispatches does
         return [Dispatch(step.index, ordinal) for ordinal in _ready(step, kind, now.at, places)] if places > 0 else []
@@ -136,10 +136,11 @@ def _due(step: Step, at: int, most: int) -> list[int]:
     return found
 
 
-def _cap(spec: PlanStep, now: Now) -> int:
+def width(spec: PlanStep, map_concurrency: int) -> int:
+    """Return how many units of the step may be under way at a time."""
     if spec.map is None:
         return MAX_CONCURRENCY
-    return min(spec.map.concurrency or now.map_concurrency, MAX_CONCURRENCY)
+    return min(spec.map.concurrency or map_concurrency, MAX_CONCURRENCY)
 
 
 def in_backoff(snap: Snapshot, at: int) -> bool:
@@ -155,5 +156,6 @@ def next_due(snap: Snapshot, after: int) -> int | None:
     """
     active = (step for step in map(snap.steps.__getitem__, snap.open) if step.state in _ACTIVE)
     due = [step.backoff[0][0] for step in active if step.backoff and step.backoff[0][0] > after]
-    due += [until for until in snap.parked.values() if until is not None and until > after]
+    parked = (until for level in snap.levels for until in level.parked.values())
+    due += [until for until in parked if until is not None and until > after]
     return min(due) if due else None

@@ -41,10 +41,8 @@ def ask(world: World, run_id: str, kind: RequestKind, payload: dict[str, Any], b
     request = store.request(run_id, kind, canon.dumps(payload), by, world.clock.wall_ms())
     deadline = time.monotonic() + _ANSWER_S
     while True:
-        try:
+        with suppress(LeaseHeldError):
             drive(world, driven, [], observe=lambda _events, _snap: None, settle_only=True)
-        except LeaseHeldError:
-            time.sleep(_POLL_S)
         outcome = next(row.outcome for row in store.requests(run_id, open_only=False) if row.id == request)
         if outcome == "applied":
             return run_info(store.run(run_id))
@@ -56,6 +54,7 @@ def ask(world: World, run_id: str, kind: RequestKind, payload: dict[str, Any], b
                 f"the driver of run {run_id} has not acted on it yet; it stays asked for",
                 f"look again: interlock status {run_id}",
             )
+        time.sleep(_POLL_S)
 
 
 def raising(ceilings: Mapping[str, float]) -> Opening:

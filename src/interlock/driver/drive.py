@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from typing import Final
 
 import msgspec
 
@@ -27,6 +28,8 @@ from interlock.model.states import STEP_ENDED
 from interlock.plan.freeze import thaw
 from interlock.store.attempt_rows import TreeRow
 from interlock.store.base import Loaded, RunRow, Store
+
+_WITH_THE_WHOLE: Final = {"run": "go on with the whole", "resume": "reopen the whole", "abandon": "end the whole"}
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,13 +84,13 @@ def _acquired(world: World, run_id: str) -> Lease:
     return acquire(world.store, run_id, world.host, world.clock, world.alive)
 
 
-def refuse_child(row: RunRow) -> None:
-    """Raise UsageError for a run that only goes on with another one."""
+def refuse_child(row: RunRow, verb: str = "run") -> None:
+    """Raise UsageError for a run that only goes on, and ends, with another one."""
     if row.root is not None:
         raise UsageError(
             "child-run",
             f"run {row.id} is a unit of run {row.parent} and goes on with it",
-            f"go on with the whole: interlock run {row.root}",
+            f"{_WITH_THE_WHOLE[verb]}: interlock {verb} {row.root}",
         )
 
 

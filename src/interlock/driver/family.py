@@ -15,15 +15,17 @@ from typing import Final
 import msgspec
 
 from interlock.decide import children
-from interlock.decide.budget import used_up
 from interlock.decide.endings import end_run
 from interlock.decide.now import Now
 from interlock.decide.outcome import record
 from interlock.decide.reopen import go_on, reopen
 from interlock.decide.work import base_id
+from interlock.driver.attempt_time import began_at_ms
 from interlock.driver.birth import new_run, new_run_id
+from interlock.driver.ended_children import ends, why_ended
 from interlock.driver.jobs import JobBook
 from interlock.driver.member import Member, Moment, Place, Stopping, Told
+from interlock.driver.turns import Turns
 from interlock.errors import StoreError
 from interlock.model import canon
 from interlock.model import events as ev
@@ -79,7 +81,12 @@ class Family:
         self._births: dict[str, tuple[Plan, NewRun]] = {}
         """By the key of an embedded plan, which many children share: the plan by itself, and the rows that it gives."""
         self._over: list[Member] = []
+        self._openings: Sequence[Opening] = ()
+        self._asked: set[str] = set()
+        """Runs that the openings are not for, or no longer."""
         self._told: Told = []
+        self._notes: list[Below] = []
+        self._turns = Turns()
         self.root = self._member(snap, began_ms, None)
         self.root.forked_from = forked_from
         self.members = [self.root]
@@ -94,20 +101,29 @@ class Family:
 
     def load(self, moment: Moment) -> None:
         """Take in the child runs that are under way, and theirs."""
-        for member in self.members:
-            # grows while it is gone through
-            for step in member.snap.steps:
-                for unit in step.running.values():
-                    if step.child and unit.kind == "work":
-                        self._open(Place(member, step, unit), moment)
+        self._load_below(self.root, moment)
         self.settle(moment)
 
+    def _load_below(self, member: Member, moment: Moment) -> None:
+        for step in member.snap.steps:
+            for unit in step.running.values():
+                if step.child and unit.kind == "work":
+                    self._load_below(self._open(Place(member, step, unit), moment, anew=False), moment)
+
     def apply(self, openings: Sequence[Opening], moment: Moment) -> None:
-        """Let each run change as asked; what is below a run that has ended stays as it is."""
+        """Let each run change as asked; what is below a run that has ended is asked once that is reopened."""
+        self._openings = openings
         for member in self.members:
-            for opening in openings if member.ended_above() is None else ():
-                member.add(opening(member.snap, member.now(moment)))
+            if member.ended_above() is None:
+                self._ask(member, moment)
         self.settle(moment)
+
+    def _ask(self, member: Member, moment: Moment) -> None:
+        run = member.snap.run
+        if run.id not in self._asked and run.state is not RunState.COMPLETED:
+            self._asked.add(run.id)
+            for opening in self._openings:
+                member.add(opening(member.snap, member.now(moment)))
 
     # opening
 
@@ -123,11 +139,16 @@ class Family:
         if known is not None:
             place.member.add(record(place.member.snap, step, unit, known, moment.at))
             return
-        child = self._open(place, moment)
+        child = self._open(place, moment, anew=True)
+        self._ask(child, moment)
         if child.snap.run.state in (RunState.FAILED, RunState.ABANDONED):
             child.add(reopen(child.snap, child.now(moment)))
+        self._load_below(child, moment)
+        for member in self.below(child)[1:]:
+            self._ask(member, moment)
 
-    def _open(self, place: Place, moment: Moment) -> Member:
+    def _open(self, place: Place, moment: Moment, *, anew: bool) -> Member:
+        """Begin the unit's run or go on with it; `anew` says that its attempt begins now."""
         parent = place.member.snap
         spec = parent.plan.steps[place.step.index]
         if not isinstance(spec.target, Child):
@@ -137,11 +158,13 @@ class Family:
             child = self._begin(place, spec.target, moment)
         else:
             child = self._ended_just_now(known, place) or self._go_on(known, place, moment)
-        if spec.timeout_ms is not None:
-            child.deadline_ms = moment.monotonic_ms + spec.timeout_ms
+        if spec.timeout_ms is not None and (anew or child.deadline_ms is None):
+            spent_ms = 0 if anew else child.snap.run.driven_ms - began_at_ms(self._store, place.unit, known)
+            child.deadline_ms = moment.monotonic_ms + max(0, spec.timeout_ms - spent_ms)
         child.snap.place = (place.step, place.unit)
         parent.below.append(child.snap)
         self.members.append(child)
+        self._turns.join(child)
         return child
 
     def _ended_just_now(self, run_id: str, place: Place) -> Member | None:
@@ -175,6 +198,7 @@ class Family:
         born = msgspec.structs.replace(new, parent=parent.run.id, parent_unit=unit_id, root=root, forked_from=source)
         self._ids(parent.run.id)[unit_id] = born.id
         self._known[born.id] = {}
+        self._asked.add(born.id)
         snap = Snapshot(plan, RunInfo(id=born.id, created_at=at, params=params), parent)
         child = self._member(snap, moment.monotonic_ms, place)
         child.born = born
@@ -208,6 +232,11 @@ class Family:
 
     # between parent and child
 
+    def moving(self, moment: Moment) -> list[Member]:
+        """Return the runs that may decide something now, each after its parent."""
+        active = [member for member in self.members if member.snap.run.state is RunState.ACTIVE]
+        return [member for member in active if self._turns.has(member, moment.map_concurrency)]
+
     def settle(self, moment: Moment) -> bool:
         """Tell parents what their children came to, and which cannot move; return whether there is more to decide."""
         changed = False
@@ -220,25 +249,33 @@ class Family:
     def _settle(self, member: Member, place: Place, moment: Moment) -> bool:
         parent, step, unit = place.member, place.step, place.unit
         if member.snap.run.state in RUN_ENDED:
-            outcome = children.ended(unit, member.snap, moment.wall_ms, _why(member, moment))
+            held_up = unit.ordinal in step.held
+            outcome = children.ended(unit, member.snap, moment.wall_ms, why_ended(member, moment))
             parent.add(record(parent.snap, step, unit, outcome, moment.at))
+            if held_up:
+                parent.add(children.go_on(parent.snap, step, parent.now(moment)))
             self._close(member)
             return True
         held = children.held(member.snap)
         if held is None and unit.ordinal in step.held:
             parent.snap.release(step, unit)
+            self._turns.join(member)
             parent.add(children.go_on(parent.snap, step, parent.now(moment)))
             return True
         if held is not None and step.held.get(unit.ordinal) != held:
             parent.snap.hold(step, unit, held)
+            self._turns.leave(member)
             return True
         return False
 
     def _close(self, member: Member) -> None:
-        self.members.remove(member)
-        self._over.append(member)
-        if member.place is not None:
-            member.place.member.snap.below.remove(member.snap)
+        """Let go of a run, and of those below it that wait: they are taken in again when it goes on."""
+        for one in reversed(self.below(member)):
+            self.members.remove(one)
+            self._over.append(one)
+            self._turns.leave(one)
+            if one.place is not None:
+                one.place.member.snap.below.remove(one.snap)
 
     def wake(self, moment: Moment) -> None:
         """Go on with child runs that waited and are due."""
@@ -264,7 +301,7 @@ class Family:
             why, run = member.stopped_by(), member.snap.run
             if why is None or member.snap.running or run.state not in _STOPPABLE:
                 continue
-            if run.state is RunState.ACTIVE or member.stopping is not None or _is_ended(member.parent):
+            if ends(member):
                 member.add(end_run(member.snap, member.now(moment), RunState.FAILED, why.word, why.detail))
                 changed = True
         return changed
@@ -288,7 +325,10 @@ class Family:
     def below(self, member: Member) -> list[Member]:
         """Return the member and those below it."""
         found = [member]
-        found += [other for other in self.members if other.parent in found and other not in found]
+        for other in self.members if member.snap.below else ():
+            # each comes after its parent
+            if other.parent in found:
+                found.append(other)
         return found
 
     # the journal
@@ -296,8 +336,13 @@ class Family:
     def take(self) -> list[tuple[Member, Below]]:
         """Hand over what is to be journaled, the root's first."""
         rest = [one for one in (*self.members[1:], *self._over) if one.pending or one.born is not None]
-        self._over = []
-        return [(member, member.take()) for member in (self.root, *rest)]
+        notes = [(self.root, note) for note in self._notes]
+        self._over, self._notes = [], []
+        return [*((member, member.take()) for member in (self.root, *rest)), *notes]
+
+    def note(self, run_id: str, event: ev.RequestApplied) -> None:
+        """Journal that of a run below which is not under way."""
+        self._notes.append(Below(run_id=run_id, events=[event]))
 
     def tell(self) -> list[tuple[Member, list[ev.Event]]]:
         """Hand over what is to be told once it is journaled, in the order in which it came about."""
@@ -327,24 +372,6 @@ def taken_from(store: Store, snap: Snapshot, row: RunRow | NewRun) -> list[Openi
     from interlock.driver.forking import fork_openings  # noqa: PLC0415 - most runs are no forks
 
     return fork_openings(store, snap, row, row.forked_from)
-
-
-def _why(member: Member, moment: Moment) -> Reason | None:
-    """Say why a child failed where it was not by itself: it was stopped, or a ceiling above it was reached."""
-    if member.stopping is not None:
-        return member.stopping.reason
-    if member.snap.run.reason != Reason.BUDGET_EXCEEDED:
-        return None
-    level = member.parent
-    while level is not None:
-        if used_up(level.snap, level.driven_ms(moment.monotonic_ms), work=True, asks=True) is not None:
-            return Reason.BUDGET_EXCEEDED
-        level = level.parent
-    return None
-
-
-def _is_ended(parent: Member | None) -> bool:
-    return parent is not None and parent.stopped_by() is not None
 
 
 __all__ = ["Family", "Instead", "Opening", "Revive", "Revived", "taken_from"]

@@ -8,6 +8,7 @@ next turns may do: nothing new starts, children end, their ends are recorded. Re
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import Enum
 from itertools import groupby
 from typing import Final
@@ -20,6 +21,7 @@ from interlock.decide.schedule import next_due
 from interlock.decide.values import UnresolvedError
 from interlock.dispatch.base import Report, Request
 from interlock.dispatch.processes.markers import dispatch_id
+from interlock.driver.answering import answer
 from interlock.driver.clock import Clock
 from interlock.driver.executor import Executor
 from interlock.driver.family import Family, Instead, Opening, Revive
@@ -147,7 +149,7 @@ class Loop:
             moment = self._moment()
             self._planned_at = moment.at
             self._family.wake(moment)
-            for member in [*self._family]:
+            for member in self._family.moving(moment):
                 moved |= self._plan(member, requests)
             moved |= self._family.end_stopped(moment)
             moved |= self._family.settle(moment)
@@ -313,28 +315,26 @@ class Loop:
                 self._note_time(member)
 
     def _note_time(self, member: Member) -> None:
-        """Journal driven time that a ceiling is for: with a killed driver it would be lost."""
+        """Journal driven time that a ceiling or timeout is for: with a killed driver it would be lost."""
         run = member.snap.run
-        if run.state is RunState.ACTIVE and ceiling(member.snap, "max_duration_ms") is not None:
+        limited = member.deadline_ms is not None or ceiling(member.snap, "max_duration_ms") is not None
+        if run.state is RunState.ACTIVE and limited:
             driven_ms = member.driven_ms(self._clock.monotonic_ms())
             member.add((ev.RunMoved(at=self._clock.wall_ms(), state=run.state, driven_ms=driven_ms),))
 
     def _answer_requests(self) -> None:
-        for member in self._family:
-            try:
-                found = self._store.requests(member.snap.run.id) if member.born is None else []
-            except StoreError:
-                return
-            for row in found:
+        # who can't read now looks again soon
+        with suppress(StoreError):
+            for row in self._store.open_requests(self._snap.run.id):
                 if row.id not in self._requests:
-                    self._answer(member, row)
+                    self._answer(row)
 
-    def _answer(self, member: Member, row: RequestRow) -> None:
-        if row.kind == "abandon" and member is self._family.root and self._snap.run.state not in OVER:
+    def _answer(self, row: RequestRow) -> None:
+        if row.kind == "abandon" and row.run_id == self._snap.run.id and self._snap.run.state not in OVER:
             self._requests.append(row.id)
             self._halt(Stop.ABANDON, GRACE_S)
         else:
-            member.answer(row, self._moment())
+            answer(self._family, self._store, row, self._moment())
 
     def _close_requests(self) -> None:
         at = self._clock.wall_ms()

@@ -173,7 +173,7 @@ class Member:
         if run.state in OVER:
             reply = asked.Answer((), f"the run is {run.state}")
         elif above is not None:
-            reply = asked.Answer((), f"run {above.id} above it {above.state}; reopen that: interlock resume {above.id}")
+            reply = asked.Answer((), above_ended(above.id, above.state))
         else:
             payload: dict[str, Any] = msgspec.json.decode(row.payload_json)
             reply = asked.answer(self.snap, row.kind, payload, self.now(moment))
@@ -187,13 +187,18 @@ class Member:
             self.add((moved,))
 
 
+def above_ended(run_id: str, state: str) -> str:
+    """Say why nothing can be asked of what is below a run that has ended."""
+    return f"run {run_id} above it {state}; reopen that: interlock resume {run_id}"
+
+
 def ended_steps(told: Sequence[tuple[Member, Sequence[ev.Event]]]) -> list[int]:
-    """Return the executor's numbers of the steps that ended by these events."""
+    """Return the executor's numbers of the steps that ended by these events, and were not reopened at once."""
     return [
         member.first + event.step
         for member, events in told
         for event in events
-        if type(event) is ev.StepMoved and event.state in STEP_ENDED
+        if type(event) is ev.StepMoved and event.state in STEP_ENDED and member.snap.steps[event.step].ended
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, MutableMapping, Sequence
 
 from interlock.decide.outcome import record
+from interlock.decide.quota import parked
 from interlock.dispatch.base import EnvAudit, Outcome, Report, Started
 from interlock.driver.family import Family
 from interlock.driver.member import Member, Moment, Place
@@ -31,6 +32,9 @@ def recorded(
                 member = place.member
                 for event in record(member.snap, place.step, place.unit, report, moment.at):
                     yield member, event
+                    if type(event) is ev.EngineParked and member is not family.root:
+                        # one engine is one queue for all of them
+                        yield family.root, parked(family.root.snap, event.engine, event.until, moment.at)
                 for event in _notices(member.snap, report, place.step, wall_ms):
                     yield member, event
         elif type(report) is Started:

@@ -14,12 +14,13 @@ from typing import Final
 
 import msgspec
 
+from interlock.decide.children import DEGRADED
 from interlock.decide.now import Now
 from interlock.decide.schedule import next_due
 from interlock.dispatch.base import Job, Outcome, Report, Request
 from interlock.driver.clock import StillClock
 from interlock.driver.recording import Past, Recording, outcome
-from interlock.driver.replay_faults import Fault, place_of
+from interlock.driver.replay_faults import At, Dispatched, Fault, place_of
 from interlock.driver.replay_parts import Part, part_of, under_way
 from interlock.model import canon
 from interlock.model.actions import Ahead
@@ -47,7 +48,7 @@ class Tally:
         self.not_recorded: dict[str, str] = {}
         self.faulted: dict[str, str] = {}
         self.open_faults = list(faults)
-        self.dispatched: Counter[str] = Counter()
+        self.dispatched: Dispatched = Counter()
         self.held: set[str] = set()
 
 
@@ -158,7 +159,7 @@ class ReplayExecutor:
     def instead(self, snap: Snapshot, step: Step, unit: Unit) -> Outcome | None:
         """Return what a unit came to whose child run is not opened: it was taken over, isn't recorded, or is struck."""
         part, now = part_of(self._recording, snap), self._clock.wall_ms()
-        fault = self._strike(part.units + unit.id, part.steps + step.id, unit.item)
+        fault = self._strike(part.units + unit.id, (part.steps + step.id, part.items), unit.item)
         dispatch = unit.dispatch or ""
         if fault is not None:
             return fault.outcome(dispatch, now)
@@ -170,8 +171,9 @@ class ReplayExecutor:
             return None
         if past is not None and past.row.reused is not None and past.row.state == "completed":
             self._tally.answered[part.units + unit.id] += 1
-            output = past.row.result or b"null"
-            return Outcome(dispatch=dispatch, status="ok", output=output, is_json=True, started_at=now, ended_at=now)
+            ended = Outcome(dispatch=dispatch, status="ok", is_json=True, started_at=now, ended_at=now)
+            short = DEGRADED if past.row.reason == DEGRADED else ""
+            return msgspec.structs.replace(ended, output=past.row.result or b"null", error=short)
         what = "unit" if past is None else "child run of unit"
         text = f"the recorded run has no {what} {part.units}{unit.id}"
         return self._not_recorded(part.units + unit.id, text, dispatch)
@@ -181,7 +183,7 @@ class ReplayExecutor:
         tally, now = self._tally, self._clock.wall_ms()
         part = self._part(request.job.run_id)
         path = part.units + request.unit_id
-        fault = self._strike(path, part.steps + place_of(request), request.item_json)
+        fault = self._strike(path, (part.steps + place_of(request), part.items), request.item_json)
         if fault is not None:
             return now, fault.outcome(request.dispatch, now)
         past = None if part.recording is None else part.recording.units.get(request.unit_id)
@@ -233,12 +235,12 @@ class ReplayExecutor:
         reason = Reason.DISPATCH_ERROR
         return Outcome(dispatch=dispatch, status="failed", reason=reason, error=error, started_at=now, ended_at=now)
 
-    def _strike(self, path: str, place: str, item: bytes | None) -> Fault | None:
+    def _strike(self, path: str, at: At, item: bytes | None) -> Fault | None:
         """Count a dispatch, and return the fault that strikes it."""
         tally = self._tally
-        tally.dispatched[place] += 1
+        tally.dispatched[at] += 1
         for fault in tally.open_faults:
-            if fault.fits(place, item, tally.dispatched[place]):
+            if fault.fits(at, item, tally.dispatched):
                 tally.open_faults.remove(fault)
                 tally.faulted[path] = fault.text
                 return fault

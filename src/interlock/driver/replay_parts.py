@@ -22,6 +22,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     recording: Recording | None
     units: str
     steps: str
+    items: tuple[bytes | None, ...] = ()
+    """Of each of those units, None of a solo step's."""
     snap: Snapshot
 
 
@@ -35,6 +37,7 @@ def part_of(recording: Recording, snap: Snapshot) -> Part:
         recording=None if above.recording is None else above.recording.child(unit.id),
         units=f"{above.units}{base_id(unit.id)}/",
         steps=f"{above.steps}{step.id}>",
+        items=(*above.items, unit.item),
         snap=snap,
     )
 

@@ -108,7 +108,7 @@ def _why_unmet(fault: Fault, family: Sequence[Played], tally: Tally) -> str:
         for unit in one.units
         if unit.item and unit.kind == kind and one.steps_path + one.step_id(unit) == place
     )
-    return fault.why_unmet(tally.dispatched[fault.place], list(items))
+    return fault.why_unmet(fault.count(tally.dispatched), list(items))
 
 
 def _step(one: Played, row: StepRow, artifact: bytes | None = None) -> StepReplay:

@@ -329,7 +329,8 @@ def _step_moved(snap: Snapshot, event: ev.StepMoved) -> None:
         if event.state is StepState.FAILED and snap.halted is None:
             snap.halted = event.step
         return
-    _forget_halt(snap, step)
+    if step.first_failure is None or not snap.halts(step, step.first_failure):
+        _forget_halt(snap, step)
     if event.step not in snap.open:
         snap.open = sorted([*snap.open, event.step])
 

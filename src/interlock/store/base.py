@@ -297,6 +297,10 @@ class Store(Protocol):
         """Requests in order."""
         ...
 
+    def open_requests(self, run_id: str) -> list[RequestRow]:
+        """Open requests of a run without a parent, and of all runs below it, in order."""
+        ...
+
     def load(self, run_id: str) -> Loaded:
         """Read what a driver needs. Artifacts are read fully, from their files where they lie there."""
         ...

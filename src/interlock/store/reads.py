@@ -72,6 +72,12 @@ class Reader:
             self._seq(run_id)
             return [rows.request_row(row) for row in self._all("requests", run_id, int(open_only))]
 
+    def open_requests(self, run_id: str) -> list[RequestRow]:
+        """Open requests of a run without a parent, and of all runs below it, in order."""
+        with self._db.guard():
+            self._seq(run_id)
+            return [rows.request_row(row) for row in self._all("open_requests", run_id)]
+
     def run(self, run_id: str) -> RunRow:
         """One run."""
         with self._db.guard():

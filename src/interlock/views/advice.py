@@ -63,6 +63,13 @@ def _of_family(run: RunRow, found: Next) -> Next:
     return found._replace(command=f"interlock {verb} {run.root}{rest.removeprefix(run.id)}")
 
 
+def with_the_whole(ended: RunRow) -> Next:
+    """What moves on a run below one that has ended."""
+    if ended.root is None:
+        return Next(f"interlock resume {ended.id}")
+    return Next(f"interlock status {ended.root}", f"it goes on with run {ended.id}, which {ended.state}")
+
+
 def _own_commands(run: RunRow, steps: Sequence[StepRow], facts: PlanFacts, asked: Asked, *, live: bool) -> list[Next]:
     blocked = [step for step in steps if step.state in _HELD]
     state = RunState(run.state)
@@ -196,8 +203,9 @@ _ENGINE_TROUBLE: Final = frozenset({"env_unresolved", "llm_auth", "spawn_failed"
 def _failed(run: RunRow, steps: Sequence[StepRow]) -> list[Next]:
     reasons = {run.reason, *(step.reason for step in steps if step.state == StepState.FAILED)}
     doctor = [Next("interlock doctor", "see what is missing")] if reasons & _ENGINE_TROUBLE else []
-    raised = ""
-    if "budget_exceeded" in reasons:
-        ceiling = next((name for name in _CEILINGS if any(name in step.detail for step in steps)), "max_units")
-        raised = f" --raise {ceiling}=N"
+    # of a child run's own budget the detail tells, not the reason
+    told = "" if "budget_exceeded" in reasons else "the budget's "
+    ceiling = next((name for name in _CEILINGS if any(told + name in step.detail for step in steps)), None)
+    ceiling = ceiling or (None if told else "max_units")
+    raised = f" --raise {ceiling}=N" if ceiling else ""
     return [*doctor, Next(f"interlock resume {run.id}{raised}"), Next(f"interlock units {run.id} --state failed")]

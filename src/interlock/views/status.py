@@ -71,7 +71,8 @@ def status_view(rows: RunRows, previews: dict[int, str] | None = None) -> dict[s
 
 
 def children_view(children: Sequence[RunRow]) -> dict[str, Any]:
-    """The run's own child runs: how many in each state, and those that have not completed, as far as they are few."""
+    """The run's own child runs: how many in each state, and those of which something is missing, as far as they are few."""
+    degraded = [row for row in children if row.outcome == "degraded"]
     open_ones = [row for row in children if row.state != RunState.COMPLETED]
     return {
         "census": dict(sorted(Counter(row.state for row in children).items())),
@@ -79,6 +80,7 @@ def children_view(children: Sequence[RunRow]) -> dict[str, Any]:
             {"id": row.id, "unit": row.parent_unit, "state": row.state, "reason": row.reason}
             for row in open_ones[:_MOST_CHILDREN]
         ],
+        "degraded": [{"id": row.id, "unit": row.parent_unit} for row in degraded[:_MOST_CHILDREN]],
     }
 
 

@@ -12,14 +12,17 @@ from interlock.views.values import rfc3339, value
 
 
 def unit_view(unit: UnitRow, step_id: str) -> dict[str, Any]:
-    """The unit with what its last attempt left. Only prompts have engine, model, tokens, cost and session."""
+    """The unit with what its last attempt left. Only prompts have engine, model, tokens, cost and session.
+
+    Of the completed only a degraded child run has an error: what it is short of.
+    """
     return {
         "id": unit.id,
         "step": step_id,
         "item": value(unit.item),
         "state": unit.state,
         "attempt": unit.attempt,
-        "reason": unit.reason,
+        "reason": "degraded" if unit.state == "completed" and unit.error else unit.reason,
         "result": value(unit.result),
         "engine": unit.engine,
         "model": unit.model,

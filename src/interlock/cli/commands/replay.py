@@ -45,7 +45,7 @@ _SHOWN = 20
     multiple=True,
     metavar="REASON@STEP[.check|.judge][:ITEM|:N]",
     help="Fail one dispatch of STEP, or of what its gate asks: the first, the N-th, or the first of an item. Repeat it. "
-    "A step in a child workflow is STEP>STEP.",
+    "A step in a child workflow is STEP>STEP, in the child of one item STEP[ITEM]>STEP.",
 )
 @params_options
 @json_option()

@@ -51,6 +51,7 @@ class PlainRenderer:
         self._began = self._spoke = clock()
         self._since_ms: dict[tuple[str, int], int] = {}
         self._failures: Counter[tuple[str, int]] = Counter()
+        self._noticed: set[str] = set()
         self.spending = Spending()
 
     def begin(self, snapshot: Snapshot, ended: int) -> None:
@@ -89,13 +90,24 @@ class PlainRenderer:
                 run = "run" if snapshot.above is None else f"run {snapshot.run.id}"
                 self._line(f"{run} waiting: {safe(event.detail or event.reason or '')}")
             case ev.Notice():
-                self._line(f"notice: {safe(event.text)}", "note")
+                self._notice(event, snapshot)
             case ev.EngineParked():
-                self._line(parked(event), "note")
+                self._once(parked(event))
             case _:
                 line = gate_line(event, snapshot, label(snapshot))
                 if line:
                     self._line(line)
+
+    def _notice(self, event: ev.Notice, snapshot: Snapshot) -> None:
+        """Say it once: the child runs of a map have much the same to say."""
+        of_plan = snapshot.above is not None and event.code.startswith("plan:")
+        file = f"{safe(snapshot.plan.source)}, " if of_plan else ""
+        self._once(f"notice: {file}{safe(event.text)}")
+
+    def _once(self, text: str) -> None:
+        if text not in self._noticed:
+            self._noticed.add(text)
+            self._line(text, "note")
 
     def _started(self, event: ev.StepStarted, snapshot: Snapshot) -> None:
         step, spec = snapshot.steps[event.step], snapshot.plan.steps[event.step]

@@ -8,6 +8,11 @@ SELECT request.id, run.id, kind, payload_json, made_at, made_by, request.outcome
 FROM request JOIN run ON run.seq = request.run_seq
 WHERE run.id = ? AND (request.outcome IS NULL OR ? = 0) ORDER BY request.id
 
+-- name: open_requests
+SELECT request.id, run.id, kind, payload_json, made_at, made_by, request.outcome
+FROM request JOIN run ON run.seq = request.run_seq
+WHERE request.outcome IS NULL AND (run.id = ?1 OR run.root = ?1) ORDER BY request.id
+
 -- name: apply_request
 UPDATE request SET outcome = ?, applied_at = ? WHERE id = ? AND run_seq = ? AND outcome IS NULL
 
