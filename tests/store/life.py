@@ -203,7 +203,12 @@ class Life(RuleBasedStateMachine):
 
     @rule(pick=picks)
     def finish_under_a_strange_name(self, pick: int) -> None:
-        units = [unit for unit in self.units() if unit.attempt]
+        if self.active() and not self.open():
+            # lives in which one is open by chance are rare, and an open one is where a stranger might be believed
+            self.start_step(pick, 1)
+            self.reserve([pick], warm=False)
+        tried = [unit for unit in self.units() if unit.attempt]
+        units = [unit for unit in tried if unit.state == "running"] or tried
         if units:
             unit = units[pick % len(units)]
             end = b.finished(unit.ordinal, unit.attempt, unit.step, dispatch="stranger")
