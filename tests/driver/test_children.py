@@ -253,6 +253,17 @@ def test_a_secret_that_a_child_was_given_under_another_name_is_not_shown(world: 
         assert b"[redacted:api_token]" in shown
 
 
+def test_a_secret_that_matches_no_route_of_a_child_is_not_told(world: World) -> None:
+    parent = "params: { api_token: { type: string } }\nsteps:\n  - { id: top, uses: ./child.md, with: { n: params.api_token } }"
+    child = "params: { n: {} }\nsteps:\n  - { id: r, route: { input: params.n, when: [{ match: a, step: t }] } }\n  - { id: t, run: echo x }"
+    world.write(parent=parent, child=child)
+    result = world.run(params=ParamsInput(values={"api_token": "hush-hush"}))
+    (row,) = world.children(result.run_id)
+    assert row.detail == (
+        "step 'r': params.n is a string of 9 characters, which no `match` names, and there is no default"
+    )
+
+
 def test_a_secret_that_does_not_fit_the_childs_param_is_not_told(world: World) -> None:
     parent = "params: { api_token: { type: string } }\nsteps:\n  - { id: top, uses: ./child.md, with: { n: params.api_token } }"
     world.write(parent=parent, child="params: { n: { type: integer } }\nsteps:\n  - { id: s, run: echo x }")

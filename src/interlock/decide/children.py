@@ -13,13 +13,11 @@ import msgspec
 from msgspec.structs import replace
 
 from interlock.decide.now import Now
-from interlock.decide.values import UnresolvedError, lookup, schema_errors, walk
-from interlock.model import canon
+from interlock.decide.values import UnresolvedError, betrays, lookup, schema_errors, walk
 from interlock.model import events as ev
 from interlock.model.outcome import Outcome
 from interlock.model.plan import Binding, Child, Plan, Reference
 from interlock.model.run import Snapshot, Step, Unit
-from interlock.model.secret import secret_texts
 from interlock.model.states import Reason, RunState, StepState, UnitState
 from interlock.model.unit import Held
 
@@ -52,19 +50,12 @@ def params_of(snap: Snapshot, target: Child, item_json: bytes | None) -> dict[st
             errors = schema_errors(param.schema_json, given[param.name])
             if errors:
                 told = "; ".join(errors)
-                said = "the value does not fit its schema" if param.secret or _betrays(snap, told) else told
+                said = "the value does not fit its schema" if param.secret or betrays(snap, told) else told
                 raise UnresolvedError(f"param '{param.name}' of {target.path}: {said}")
             found[param.name] = given[param.name]
         elif param.default_json is not None:
             found[param.name] = msgspec.json.decode(param.default_json)
     return found
-
-
-def _betrays(snap: Snapshot, text: str) -> bool:
-    """Tell whether the text holds what a secret param of the run, or of one above it, holds."""
-    levels = ((level.plan.params, level.run.params) for level in snap.levels)
-    known = (secret for params, given in levels for secret in secret_texts((p.name for p in params if p.secret), given))
-    return any(value in text or canon.dumps(value).decode()[1:-1] in text for _, value in known if value)
 
 
 def _value(snap: Snapshot, binding: Binding, item: object) -> Any:  # noqa: ANN401 - any JSON value
