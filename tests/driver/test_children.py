@@ -11,9 +11,11 @@ from tests.driver.family_world import ASK, FLAKY, MAP, ONE, SAY, World, mend
 from interlock.app import App
 from interlock.cli.progress.feed import Change
 from interlock.cli.progress.plain import PlainRenderer
+from interlock.cli.reading import facts_of, hide_in, read_status
 from interlock.driver.clock import SystemClock
 from interlock.driver.params import ParamsInput
 from interlock.errors import UsageError
+from interlock.model.canon import dumps
 
 
 @pytest.fixture
@@ -229,3 +231,44 @@ def test_a_child_that_a_silent_check_rejected_is_told_with_the_reason(world: Wor
     result = world.run()
     (row,) = world.children(result.run_id)
     assert result.detail == f"step 'below': run {row.id}: step 's': gate_rejected"
+
+
+def test_a_secret_that_a_child_was_given_under_another_name_is_not_shown(world: World) -> None:
+    parent = "params: { api_token: { type: string } }\nsteps:\n  - { id: top, uses: ./middle.md, with: { given: [params.api_token] } }"
+    middle = "params: { given: {} }\nsteps:\n  - { id: m, map: { over: params.given }, uses: ./child.md, with: { word: item } }"
+    child = "params: { word: {} }\nsteps:\n  - { id: s, run: exit 3, on_error: continue }"
+    world.write(parent=parent, middle=middle, child=child)
+    told: list[str] = []
+    renderer = PlainRenderer(lambda text, _tone: told.append(text))
+    world.run(
+        params=ParamsInput(values={"api_token": "hush-hush-hush"}),
+        on_event=lambda events, snap: renderer.show([Change(events, snap)], snap, 0),
+    )
+    store = world.app.store
+    for row in store.runs(children=True):
+        shown = dumps({"status": read_status(store, row.id)})
+        hide = hide_in(store, row, facts_of(store))
+        units = [hide(unit.item) for unit in store.units(row.id) if unit.item is not None]
+        assert b"hush" not in shown + b"".join(units) + "".join(told).encode()
+        assert b"[redacted:api_token]" in shown
+
+
+def test_a_secret_that_matches_no_route_of_a_child_is_not_told(world: World) -> None:
+    parent = "params: { api_token: { type: string } }\nsteps:\n  - { id: top, uses: ./child.md, with: { n: params.api_token } }"
+    child = "params: { n: {} }\nsteps:\n  - { id: r, route: { input: params.n, when: [{ match: a, step: t }] } }\n  - { id: t, run: echo x }"
+    world.write(parent=parent, child=child)
+    result = world.run(params=ParamsInput(values={"api_token": "hush-hush"}))
+    (row,) = world.children(result.run_id)
+    assert row.detail == (
+        "step 'r': params.n is a string of 9 characters, which no `match` names, and there is no default"
+    )
+
+
+def test_a_secret_that_does_not_fit_the_childs_param_is_not_told(world: World) -> None:
+    parent = "params: { api_token: { type: string } }\nsteps:\n  - { id: top, uses: ./child.md, with: { n: params.api_token } }"
+    world.write(parent=parent, child="params: { n: { type: integer } }\nsteps:\n  - { id: s, run: echo x }")
+    result = world.run(params=ParamsInput(values={"api_token": 'hush"hush'}))
+    assert (result.state, result.detail) == (
+        "failed",
+        "step 'top': param 'n' of ./child.md: the value does not fit its schema",
+    )

@@ -19,6 +19,7 @@ from interlock.views.status import RunRows, status_view
 from interlock.views.units import effective
 from interlock.views.values import value
 
+FactsOf = Callable[[str, str], PlanFacts]
 _PREVIEW_CHARACTERS: Final = 200
 _PREVIEW_FROM_BYTES: Final = 16 * 1024 * 1024
 """An artifact above this is named, not read: `status` answers at once."""
@@ -27,10 +28,12 @@ _PREVIEW_FROM_BYTES: Final = 16 * 1024 * 1024
 def read_run(store: Store, run_id: str) -> RunRows:
     """Read what `status` is made of."""
     row = store.run(run_id)
+    facts = facts_of(store)
     return RunRows(
         run=row,
         lease=store.read_lease(run_id),
-        facts=plan_facts(store.plan(run_id)[1]),
+        facts=facts(run_id, row.plan_hash),
+        hide=hide_in(store, row, facts),
         steps=store.steps(run_id),
         census=store.census(run_id),
         spent=store.spent(run_id),
@@ -89,7 +92,7 @@ def read_asked(store: Store, rows: RunRows, most: int = 3) -> Asked:
     unknown: dict[int, tuple[str, ...]] = {}
     approvals: dict[int, tuple[Gate, ...]] = {}
     more: dict[int, int] = {}
-    hide = hide_of(rows.facts.secrets, value(rows.run.params_json))
+    hide = rows.hide
     for step in rows.steps:
         if step.state != StepState.BLOCKED:
             continue
@@ -173,7 +176,15 @@ class _Names:
         return step_id, known[unit] if unit < len(known) else None
 
 
-def facts_of(store: Store) -> Callable[[str, str], PlanFacts]:
+def hide_in(store: Store, run: RunRow, facts: FactsOf) -> Hide:
+    """Return what hides what the run's params and those of the runs above it hold that looks like a secret."""
+    levels = [run]
+    while levels[-1].parent is not None:
+        levels.append(store.run(levels[-1].parent))
+    return hide_of((facts(row.id, row.plan_hash).secrets, value(row.params_json) or {}) for row in levels)
+
+
+def facts_of(store: Store) -> FactsOf:
     """A function from run id and plan hash to the plan's facts; runs of one plan share the reading."""
     known: dict[str, PlanFacts] = {}
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from interlock.decide.now import Now
-from interlock.decide.values import UnresolvedError, lookup, schema_errors, walk
+from interlock.decide.values import UnresolvedError, betrays, lookup, schema_errors, walk
 from interlock.model import events as ev
 from interlock.model.outcome import Outcome
 from interlock.model.plan import Binding, Child, Plan, Reference
@@ -49,7 +49,8 @@ def params_of(snap: Snapshot, target: Child, item_json: bytes | None) -> dict[st
         if param.name in given:
             errors = schema_errors(param.schema_json, given[param.name])
             if errors:
-                said = "the value does not fit its schema" if param.secret else "; ".join(errors)
+                told = "; ".join(errors)
+                said = "the value does not fit its schema" if param.secret or betrays(snap, told) else told
                 raise UnresolvedError(f"param '{param.name}' of {target.path}: {said}")
             found[param.name] = given[param.name]
         elif param.default_json is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from interlock.decide.reduce import Broken
-from interlock.decide.values import UnresolvedError, describe, lookup
+from interlock.decide.values import UnresolvedError, betrays, describe, lookup
 from interlock.model import canon
 from interlock.model.plan import Route
 from interlock.model.plan import Step as PlanStep
@@ -50,10 +50,5 @@ def choose(snap: Snapshot, route: Route) -> str | Broken:
             return branch.step
     if route.default is not None:
         return route.default
-    shown = describe(value) if text is None or _is_secret(snap, route) else canon.dumps(text).decode()
+    shown = describe(value) if text is None or betrays(snap, text) else canon.dumps(text).decode()
     return Broken("route_failed", f"{route.input.text} is {shown}, which no `match` names, and there is no default")
-
-
-def _is_secret(snap: Snapshot, route: Route) -> bool:
-    secrets = {param.name for param in snap.plan.params if param.secret}
-    return route.input.root == "params" and route.input.name in secrets

@@ -14,6 +14,7 @@ import msgspec
 from interlock.model import canon
 from interlock.model.plan import Reference
 from interlock.model.run import Snapshot
+from interlock.model.secret import secret_texts
 from interlock.model.states import StepState
 
 _MAX_ERRORS = 3
@@ -107,3 +108,10 @@ def schema_errors(schema_json: str | None, value: object) -> list[str]:
     if schema_json is None:
         return []
     return _validator(schema_json)(value)
+
+
+def betrays(snap: Snapshot, text: str) -> bool:
+    """Tell whether the text holds what a secret param of the run, or of one above it, holds."""
+    levels = ((level.plan.params, level.run.params) for level in snap.levels)
+    known = (secret for params, given in levels for secret in secret_texts((p.name for p in params if p.secret), given))
+    return any(value in text or canon.dumps(value).decode()[1:-1] in text for _, value in known if value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from interlock.model.run import Lease
@@ -24,15 +25,17 @@ def lease_view(lease: Lease | None) -> dict[str, Any] | None:
     }
 
 
-def params_view(params_json: bytes, facts: PlanFacts) -> dict[str, Any]:
-    """The run's parameters with what looks like a secret left out."""
-    params = value(params_json)
+def params_view(params_json: bytes, facts: PlanFacts, hide: Callable[[bytes], bytes] = bytes) -> dict[str, Any]:
+    """The run's parameters with what looks like a secret left out: by its name, and by what `hide` knows."""
+    params = value(hide(params_json))
     if not isinstance(params, dict):
         return {}
     return {name: f"[redacted:{name}]" if name in facts.secrets else given for name, given in params.items()}
 
 
-def run_view(row: RunRow, lease: Lease | None, facts: PlanFacts) -> dict[str, Any]:
+def run_view(
+    row: RunRow, lease: Lease | None, facts: PlanFacts, hide: Callable[[bytes], bytes] = bytes
+) -> dict[str, Any]:
     """The `run` object."""
     return {
         "id": row.id,
@@ -46,5 +49,5 @@ def run_view(row: RunRow, lease: Lease | None, facts: PlanFacts) -> dict[str, An
         "lease": lease_view(lease),
         "started_at": rfc3339(row.created_at),
         "ended_at": rfc3339(row.ended_at),
-        "params": params_view(row.params_json, facts),
+        "params": params_view(row.params_json, facts, hide),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -32,6 +32,8 @@ class RunRows(msgspec.Struct, frozen=True, kw_only=True):
     approvals: Sequence[ApprovalRow] = ()
     children: Sequence[RunRow] = ()
     notices: frozenset[str] = frozenset()
+    hide: Callable[[bytes], bytes] = bytes
+    """Takes what looks like a secret out of a JSON text."""
 
 
 def artifact_view(step: StepRow, preview: str | None = None) -> Any:  # noqa: ANN401 - any JSON value
@@ -59,7 +61,7 @@ def status_view(rows: RunRows, previews: dict[int, str] | None = None) -> dict[s
     previews = previews or {}
     return {
         "schema": SCHEMA,
-        "run": run_view(rows.run, rows.lease, rows.facts),
+        "run": run_view(rows.run, rows.lease, rows.facts, rows.hide),
         "steps": [
             _step_view(step, census, previews.get(step.step)) for step, census in zip(rows.steps, censuses, strict=True)
         ],

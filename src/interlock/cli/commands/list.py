@@ -13,7 +13,7 @@ from interlock.cli.census_text import ending
 from interlock.cli.marks import mark
 from interlock.cli.options import example, from_option, json_option
 from interlock.cli.output import say, table, write_json_list
-from interlock.cli.reading import facts_of
+from interlock.cli.reading import facts_of, hide_in
 from interlock.cli.session import Session
 from interlock.cli.text import ago, duration, safe
 from interlock.model.states import RunState
@@ -51,7 +51,7 @@ def _views(app: App, rows: Sequence[RunRow]) -> Iterator[dict[str, Any]]:
         return
     facts = facts_of(app.store)
     for row in rows:
-        yield run_view(row, app.store.read_lease(row.id), facts(row.id, row.plan_hash))
+        yield run_view(row, app.store.read_lease(row.id), facts(row.id, row.plan_hash), hide_in(app.store, row, facts))
 
 
 def _lines(rows: Sequence[RunRow]) -> Iterator[Sequence[str]]:

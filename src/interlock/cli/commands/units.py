@@ -7,11 +7,10 @@ from typing import Final, NamedTuple
 
 import click
 
-from interlock.cli.hiding import hide_of
 from interlock.cli.marks import mark
 from interlock.cli.options import example, from_option, json_option, run_argument
 from interlock.cli.output import table, write_json_list
-from interlock.cli.reading import facts_of, hidden, read_effective
+from interlock.cli.reading import facts_of, hidden, hide_in, read_effective
 from interlock.cli.session import Session
 from interlock.cli.text import clip, compact, duration, safe
 from interlock.cli.usage_text import money
@@ -19,7 +18,6 @@ from interlock.errors import UsageError
 from interlock.model.states import UnitState
 from interlock.store.base import StepRow, Store, UnitRow
 from interlock.views.units import unit_view
-from interlock.views.values import value
 
 
 @click.command(epilog=example("interlock units last --state failed", "interlock units last --step review --json"))
@@ -46,8 +44,9 @@ def command(
     ids = [row.id for row in steps]
     index = _index(ids, step)
     run_row = store.run(run_id)
-    facts = facts_of(store)(run_id, run_row.plan_hash)
-    hide = hide_of(facts.secrets, value(run_row.params_json))
+    facts_by = facts_of(store)
+    facts = facts_by(run_id, run_row.plan_hash)
+    hide = hide_in(store, run_row, facts_by)
     found = (
         store.units(run_id, step=index, state=state)
         if everything

@@ -193,7 +193,8 @@ def _is_routine(event: ev.Event) -> bool:
 
 
 def _shown(item: bytes, snapshot: Snapshot) -> str:
-    hide = hide_of((param.name for param in snapshot.plan.params if param.secret), snapshot.run.params)
+    levels = snapshot.levels
+    hide = hide_of(((param.name for param in level.plan.params if param.secret), level.run.params) for level in levels)
     return clip(safe(hide(item)[:200].decode("utf-8", "replace")), 60)
 
 
