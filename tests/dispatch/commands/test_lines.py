@@ -108,6 +108,18 @@ def test_no_line_is_longer_than_its_end_and_other_jobs_have_no_place_in_it(shop:
         shop.outcome(request)
 
 
+def test_a_check_has_no_line_and_says_nothing_of_that_of_its_step(shop: Shop) -> None:
+    job = warm(shop)
+    requests = line_up(shop, job, "0w", "1")
+    check = shop.job("exit 3", step=job.step, accepts_any_exit=True)
+    assert shop.outcome(ask(shop, check, "x")).exit_code == 3
+    assert shop.runner.offer(check, 5, 1) == 0
+    assert shop.runner.ahead(job.run_id)[job.step].waiting == 1
+    go(shop)
+    for request in requests:
+        shop.outcome(request)
+
+
 def test_what_finds_nothing_to_wait_for_is_given_back(shop: Shop) -> None:
     job = warm(shop)
     assert called_back(shop.outcome(ask(shop, job, "1", ahead=True)))

@@ -63,6 +63,9 @@ class CommandLines:
 
     def began(self, job: Job) -> None:
         """Count a command that takes a place of its own."""
+        if job.accepts_any_exit:
+            # a check or a probe: nothing of its step waits for one
+            return
         line = self._lines.get(job.key)
         if line is None:
             line = self._lines[job.key] = _Line(job)
@@ -126,5 +129,9 @@ class CommandLines:
 
     def state(self, run_id: str) -> dict[int, Ahead]:
         """Return, by step, how many attempts wait in line and how many may behind each under way."""
-        mine = (line for line in self._lines.values() if line.job.run_id == run_id and line.mean_ms is not None)
-        return {line.job.step: Ahead(waiting=len(line.waiting), each=line.each) for line in mine}
+        found: dict[int, Ahead] = {}
+        for line in self._lines.values():
+            if line.job.run_id == run_id and line.mean_ms is not None:
+                # of an earlier loop nothing waits any more
+                found[line.job.step] = Ahead(waiting=len(line.waiting), each=line.each)
+        return found
