@@ -89,6 +89,7 @@ class TreeBook:
                 item_json=piece.unit.item or b"null",
                 commit=piece.commit,
                 ref=self._ref(piece.unit),
+                taken_base=None if piece.unit.origin is None else piece.unit.base or "",
             )
             for piece in pieces(step)
         )
