@@ -2,12 +2,12 @@
 
 Guarantees: the fork's journal names the old run and the step from which hashes decide, so a crash at any moment
 leaves a fork that `run` goes on with; an explanation writes nothing; a step is taken as it is only where the old
-run completed or skipped it.
+run completed or skipped it; an external effect that may have taken place is answered for before a fork begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -26,15 +26,16 @@ from interlock.driver.params import NO_PARAMS, ParamsInput, explaining_recorded,
 from interlock.driver.trees import with_uncommitted
 from interlock.errors import InterlockError, StoreError, UsageError
 from interlock.model import events as ev
-from interlock.model.plan import Plan
+from interlock.model.plan import Child, Plan
 from interlock.model.reuse import Reuse
 from interlock.model.run import RunInfo, Snapshot, Unit
-from interlock.model.states import StepState
+from interlock.model.states import RUN_ENDED, RunState, StepState, UnitState
 from interlock.plan.freeze import freeze, thaw
 from interlock.store.base import RunRow, Store, UnitRow
 from interlock.store.births import NewRun
 
 Amount = TypeVar("Amount", int, float)
+_OPEN: Final = frozenset({UnitState.RUNNING, UnitState.UNKNOWN})
 _TAKEN: Final = frozenset({StepState.COMPLETED, StepState.SKIPPED})
 
 
@@ -116,6 +117,30 @@ def first_step(order: ForkOrder, plan: Plan, old: Snapshot) -> int:
     return start
 
 
+def refuse_open_effects(store: Store, old: Snapshot, steps: Collection[str]) -> None:
+    """Raise UsageError when work of those steps, or below them, may have taken effect and nobody has said so yet."""
+    for step in old.steps:
+        if step.id in steps and old.plan.steps[step.index].effects == "external":
+            for unit in step.units:
+                if unit.kind == "work" and unit.state in _OPEN:
+                    raise _effect_open(store.run(old.run.id), unit)
+    for row in store.children(old.run.id):
+        if row.state != RunState.COMPLETED and (row.parent_unit or "").partition(":")[0] in steps:
+            below = Old(store, row.id).snap
+            refuse_open_effects(store, below, {step.id for step in below.steps})
+
+
+def _effect_open(row: RunRow, unit: Unit) -> UsageError:
+    if row.state in RUN_ENDED:
+        todo = f"go on with that run first: interlock resume {row.root or row.id}"
+    elif unit.state is UnitState.RUNNING:
+        todo = f"let that run come to its end first: interlock run {row.root or row.id}"
+    else:
+        todo = f"say it first: interlock resolve {row.id} {unit.id} --done|--rerun"
+    text = f"it is not known whether {unit.id} of run {row.id} took effect, and a fork might do it again"
+    return UsageError("effect-open", text, todo)
+
+
 def fork_openings(store: Store, snap: Snapshot, row: RunRow | NewRun, source: str) -> list[Opening]:
     """Give a fork what it may take over of the run `source`, and return what takes the steps that are taken as they are."""
     try:
@@ -174,6 +199,8 @@ def draft(
     plan = compiled(workflow_of(order, old.snap.plan.source, root))
     with explaining_recorded(order.run):
         values, params_json = coerced(plan, params_of(order, plan, old.params_json))
+    again = {step.id for step in plan.steps if step.effects == "external" or isinstance(step.target, Child)}
+    refuse_open_effects(store, old.snap, again)
     return Draft(plan, values, params_json, old, first_step(order, plan, old.snap))
 
 
