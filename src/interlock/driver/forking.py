@@ -7,7 +7,7 @@ run completed or skipped it; an external effect that may have taken place is ans
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -230,6 +230,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[ForkStep, ...]
     stakes: dict[str, Stake]
     """By unit id: what its attempts used where it was done."""
+    beside: Mapping[str, Sequence[tuple[str, Stake]]]
+    """By step id: what loops and judges used that are no units of their own, each `reuse` or `run`."""
     estimate: Estimate
     """What is left to run may use, by what the project's engines were seen to use."""
 
@@ -244,13 +246,24 @@ def explain(store: Store, fork: Draft, at: int) -> Explained:
     steps = forking.explain(old.snap, snap)
     purse = _Purse(store)
     stakes = {unit.id: purse.stake(unit) for step in steps for unit in step.units or ()}
-    left = {
-        step.id: None if step.units is None else sum(unit.action == "run" for unit in step.units)
-        for step in steps
-        if step.action not in ("reuse", "skip")
-    }
-    guess = estimate(fork.plan, history_of(fork.plan, store), left)
-    return Explained(estimate=guess, run=old.snap.run.id, plan_hash=freeze(fork.plan)[1], steps=steps, stakes=stakes)
+    beside = {step.id: tuple((unit.action, purse.stake(unit)) for unit in step.beside) for step in steps if step.beside}
+    left = {step.id: _left(fork.plan, step) for step in steps if step.action not in ("reuse", "skip")}
+    unsure = {step.id for step in steps if step.units is None}
+    return Explained(
+        run=old.snap.run.id,
+        plan_hash=freeze(fork.plan)[1],
+        steps=steps,
+        stakes=stakes,
+        beside=beside,
+        estimate=estimate(fork.plan, history_of(fork.plan, store), left, unsure),
+    )
+
+
+def _left(plan: Plan, step: ForkStep) -> int | None:
+    """Return how many units are to run at the most, None where that is not known."""
+    if step.units is None:
+        return None if plan.step(step.id).map is not None else 1
+    return sum(unit.action == "run" for unit in step.units)
 
 
 class _Purse:
