@@ -104,6 +104,27 @@ def test_what_a_fork_took_into_its_merge_is_shown_and_applied_from_where_it_bega
     assert {worktrees.apply(tree) for tree in taken} == {("x.txt",), ("y.txt",), ("z.txt",)}
 
 
+def test_a_fork_does_again_what_was_dropped_and_takes_the_rest(world: World) -> None:
+    merge = "  - { id: m, isolation: worktree, map: { over: steps.list.output, reducer: merge }, "
+    merge += "run: 'echo $INTERLOCK_ITEM > $INTERLOCK_ITEM.txt; date +%s%N > when.$INTERLOCK_ITEM' }\n"
+    first, _, _ = world.run(LIST + merge)
+    worktrees = Worktrees(world.root, world.root / ".interlock")
+    dropped = next(tree for tree in worktrees.select(first.run_id, None) if b"y.txt" in worktrees.diff(tree))
+    worktrees.drop(dropped)
+    world.git("update-ref", "-d", f"refs/heads/interlock/{first.run_id}/m")
+    world.git("update-ref", "-d", f"refs/interlock-branches/interlock/{first.run_id}/m")
+    world.git("gc", "-q", "--prune=now")
+    with interlock.open(world.root) as app:
+        told = {unit.id: unit.why for unit in app.explain_fork(ForkOrder(run=first.run_id)).steps[1].units or ()}
+        again = [unit for unit, why in told.items() if why == "what it left in its worktree is gone"]
+        assert [unit.replace(":", ".") for unit in again] == [dropped.unit]
+        fork = app.fork(ForkOrder(run=first.run_id))
+        assert (fork.state, fork.outcome) == ("completed", "ok")
+        assert app.store.spent(fork.run_id).units == 1
+    names = world.git("ls-tree", "--name-only", f"interlock/{fork.run_id}/m").splitlines()
+    assert [name for name in names if name.endswith(".txt")] == ["x.txt", "y.txt", "z.txt"]
+
+
 def test_a_failed_item_that_may_fail_is_left_out_of_the_merge(world: World) -> None:
     merge = "  - { id: m, isolation: worktree, on_error: continue, map: { over: steps.list.output, reducer: merge }, "
     merge += "run: 'touch $INTERLOCK_ITEM; [ $INTERLOCK_ITEM != y ]' }\n"

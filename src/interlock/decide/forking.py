@@ -6,7 +6,7 @@ takes over here is what the fork takes over.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final, Literal
 
 import msgspec
@@ -87,9 +87,9 @@ def play(snap: Snapshot, now: Now) -> None:
         snap.apply_all(events)
 
 
-def explain(old: Snapshot, snap: Snapshot) -> tuple[ForkStep, ...]:
-    """Say of each step and unit of a played fork what becomes of it."""
-    found = (_step(old, snap, snap.plan.steps[step.index], step) for step in snap.steps)
+def explain(old: Snapshot, snap: Snapshot, gone: Collection[str] = ()) -> tuple[ForkStep, ...]:
+    """Say of each step and unit of a played fork what becomes of it. `gone` are commits that the old run's units left."""
+    found = (_step(old, snap, snap.plan.steps[step.index], step, gone) for step in snap.steps)
     return tuple(
         msgspec.structs.replace(one, beside=tuple(_beside(old, step, one.units or ())))
         for one, step in zip(found, snap.steps, strict=True)
@@ -119,6 +119,7 @@ def _step(
     snap: Snapshot,
     spec: PlanStep,
     step: Step,
+    gone: Collection[str],
 ) -> ForkStep:
     if step.state is StepState.SKIPPED:
         return ForkStep(id=spec.id, action="skip", why="a route chose otherwise", units=())
@@ -130,7 +131,7 @@ def _step(
             else "another step stopped the run"
         )
         return ForkStep(id=spec.id, action="decide" if spec.route else "unknown", why=why)
-    units = tuple(_unit(old, snap, spec, unit) for unit in step.work)
+    units = tuple(_unit(old, snap, spec, unit, gone) for unit in step.work)
     if step.state is StepState.BLOCKED:
         return ForkStep(id=spec.id, action="ask", why=step.reason or "blocked", units=units)
     if step.state is StepState.FAILED:
@@ -143,7 +144,7 @@ def _step(
     return ForkStep(id=spec.id, action="run", why=why, units=units)
 
 
-def _unit(old: Snapshot, snap: Snapshot, spec: PlanStep, unit: Unit) -> ForkUnit:
+def _unit(old: Snapshot, snap: Snapshot, spec: PlanStep, unit: Unit, gone: Collection[str]) -> ForkUnit:
     origin = unit.origin
     if origin is not None:
         why = f"{unit.state} in run {origin.run}"
@@ -157,12 +158,14 @@ def _unit(old: Snapshot, snap: Snapshot, spec: PlanStep, unit: Unit) -> ForkUnit
         why = f"was {before.state} in the old run{reason}"
         return ForkUnit(id=unit.id, action="run", why=why, old=place)
     changed = _changed(old, snap, spec, unit, before)
-    return ForkUnit(id=unit.id, action="run", why=_why(before, changed), changed=changed, old=place)
+    return ForkUnit(id=unit.id, action="run", why=_why(before, changed, gone), changed=changed, old=place)
 
 
-def _why(before: Unit, changed: tuple[str, ...]) -> str:
+def _why(before: Unit, changed: tuple[str, ...], gone: Collection[str]) -> str:
     if changed:
         return "changed: " + ", ".join(changed)
+    if before.left in gone:
+        return "what it left in its worktree is gone"
     taken = before.origin is not None
     return "the old run took it as it was, from another input" if taken else "its recorded input is another"
 

@@ -8,6 +8,7 @@ run completed or skipped it; an external effect that may have taken place is ans
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -23,7 +24,7 @@ from interlock.driver.estimating import history_of
 from interlock.driver.family import Opening
 from interlock.driver.load import restore
 from interlock.driver.params import NO_PARAMS, ParamsInput, explaining_recorded, read_params
-from interlock.driver.trees import with_uncommitted
+from interlock.driver.trees import gone_commits, with_uncommitted
 from interlock.errors import InterlockError, StoreError, UsageError
 from interlock.model import events as ev
 from interlock.model.plan import Child, Plan
@@ -58,11 +59,18 @@ class Old:
         self.snap, _ = restore(plan, loaded, self._rows.values())
         self.params_json = loaded.run.params_json
 
+    @cached_property
+    def gone(self) -> frozenset[str]:
+        """The commits that its units left in worktrees and that git does not hold any more: they were dropped."""
+        units = (unit for step in self.snap.steps for unit in step.units)
+        left = {unit.left for unit in units if unit.left is not None and unit.left != unit.base}
+        return gone_commits(self.snap.plan.project.root, left)
+
     def index(self) -> Reuse:
-        """Index what may be taken over."""
+        """Index what may be taken over: a result whose files are gone is none."""
+        units = ((step.id, unit) for step in self.snap.steps for unit in step.units)
         return reuse.index(
-            self.snap,
-            (self.done(step.id, unit) for step in self.snap.steps for unit in step.units),
+            self.snap, (self.done(step_id, unit) for step_id, unit in units if unit.left not in self.gone)
         )
 
     def done(self, step_id: str, unit: Unit) -> reuse.Done:
@@ -243,7 +251,7 @@ def explain(store: Store, fork: Draft, at: int) -> Explained:
     snap.reuse = old.index()
     snap.apply_all(_take(old, fork.start)(snap, now))
     forking.play(snap, now)
-    steps = forking.explain(old.snap, snap)
+    steps = forking.explain(old.snap, snap, old.gone)
     purse = _Purse(store)
     stakes = {unit.id: purse.stake(unit) for step in steps for unit in step.units or ()}
     beside = {step.id: tuple((unit.action, purse.stake(unit)) for unit in step.beside) for step in steps if step.beside}
