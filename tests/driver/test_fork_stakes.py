@@ -100,3 +100,12 @@ def test_what_may_still_be_taken_over_is_not_sure_to_cost_anything(world: World)
         assert estimate["tokens"]["lower"] == 0
         assert any("taken over" in text for text in estimate["unknowns"])
         assert app.store.spent(app.fork(ForkOrder(run=old)).run_id).tokens == 0
+
+
+def test_a_step_that_waits_for_a_person_is_not_sure_to_cost_more(world: World) -> None:
+    path = world.write(FLOW.replace("max_loops: 3", "max_loops: 3, approval: true"))
+    with interlock.open(world.root) as app:
+        old = app.run_file(path).run_id
+        for estimate in (app.preview(old).estimate, app.explain_fork(ForkOrder(run=old)).estimate):
+            assert [(part.part, part.calls.lower, part.calls.upper) for part in estimate.steps] == [("judge", 0, 6)]
+            assert "whether 'draft' costs more is for a person to say" in estimate.unknowns

@@ -8,7 +8,8 @@ can't be known is None and makes the total's None too; unknown cost is never tak
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, Literal
 
 import msgspec
@@ -82,13 +83,19 @@ def estimate(
     plan: Plan,
     history: Iterable[Sample],
     units: Mapping[str, int | None] | None = None,
-    unsure: Collection[str] = (),
+    unsure: Mapping[str, str] | None = None,
 ) -> Estimate:
     """Estimate a plan. `units` says how many are still to run, None where that is not known yet.
 
-    A step that is not in `units` is over; without `units` nothing has run. Steps that are `unsure` may be taken over.
+    A step that is not in `units` is over; without `units` nothing has run. Those that are `unsure`, for the reason told, may
+    cost nothing more.
     """
-    return _Estimator(plan, history, unsure).estimate(plan_units(plan) if units is None else units)
+    return _Estimator(plan, history, unsure or {}).estimate(plan_units(plan) if units is None else units)
+
+
+def for_a_person(step_id: str) -> str:
+    """Say why a step that waits for a person may cost nothing more."""
+    return f"whether '{step_id}' costs more is for a person to say"
 
 
 def plan_units(plan: Plan) -> dict[str, int | None]:
@@ -115,7 +122,7 @@ def _count(plan: Plan, step: Step) -> int | None:
 class _Estimator:
     """One pass over a plan; `unknowns` keeps what had to be assumed, each once."""
 
-    def __init__(self, plan: Plan, history: Iterable[Sample], unsure: Collection[str] = ()) -> None:
+    def __init__(self, plan: Plan, history: Iterable[Sample], unsure: Mapping[str, str] = MappingProxyType({})) -> None:
         self.plan = plan
         self.unsure = unsure
         self.history = tuple(history)
@@ -215,7 +222,7 @@ class _Estimator:
         if count is None and step.map is not None:
             self.unknowns[f"how many items '{step.id}' has follows from {step.map.over.text}"] = None
         if step.id in self.unsure:
-            self.unknowns[f"whether '{step.id}' runs, or is taken over, shows when what it needs has run"] = None
+            self.unknowns[self.unsure[step.id]] = None
         elif not sure:
             self.unknowns[f"whether '{step.id}' runs is decided by a route"] = None
 

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from interlock.decide import forking, reuse
-from interlock.decide.estimate import Estimate, estimate
+from interlock.decide.estimate import Estimate, estimate, for_a_person
 from interlock.decide.forking import ForkStep, ForkUnit
 from interlock.decide.now import Now
 from interlock.decide.work import base_id
@@ -256,7 +256,10 @@ def explain(store: Store, fork: Draft, at: int) -> Explained:
     stakes = {unit.id: purse.stake(unit) for step in steps for unit in step.units or ()}
     beside = {step.id: tuple((unit.action, purse.stake(unit)) for unit in step.beside) for step in steps if step.beside}
     left = {step.id: _left(fork.plan, step) for step in steps if step.action not in ("reuse", "skip")}
-    unsure = {step.id for step in steps if step.units is None}
+    unsure = {
+        step.id: f"whether '{step.id}' runs or is taken over is not known yet" for step in steps if step.units is None
+    }
+    unsure |= {step.id: for_a_person(step.id) for step in steps if step.action == "ask"}
     return Explained(
         run=old.snap.run.id,
         plan_hash=freeze(fork.plan)[1],
