@@ -167,11 +167,11 @@ def test_or_that_it_shall_run_again() -> None:
         ({"unit": "b:solo", "done": True}, "no unit 'b:solo' in this run"),
         (
             {"unit": "a:solo", "done": True, "result": "x"},
-            'the result misses the step\'s schema: value: "x" is not of type "integer"',
+            'the result misses the step\'s schema: value: "x" is not of type "integer"; give one that fits with --result JSON',
         ),
         (
             {"unit": "a:solo", "done": True},
-            'the result misses the step\'s schema: value: null is not of type "integer"',
+            'the result misses the step\'s schema: value: null is not of type "integer"; give one that fits with --result JSON',
         ),
     ],
 )
