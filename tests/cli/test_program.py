@@ -41,6 +41,13 @@ def test_every_command_s_help_shows_an_example(name: str, capfd: pytest.CaptureF
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_what_may_be_left_out_stands_in_brackets(name: str) -> None:
+    arguments = [param for param in command(name).params if isinstance(param, click.Argument)]
+    shown = [(one.required, one.make_metavar(click.Context(command(name)))) for one in arguments]
+    assert [text for required, text in shown if required is text.startswith("[")] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_every_option_of_a_command_is_explained(name: str) -> None:
     options = [param for param in command(name).params if isinstance(param, click.Option)]
     assert [option.name for option in options if not option.help] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -67,6 +68,14 @@ def changed(number: int, text: str) -> str:
 def kept_now(interlock: Interlock, project: Path) -> list[dict[str, object]]:
     found: list[dict[str, object]] = json.loads(interlock("worktrees", "list", "--json", cwd=project).stdout)
     return found
+
+
+def test_a_folder_that_is_gone_is_not_shown_as_one(project: Path, trees: Trees, interlock: Interlock) -> None:
+    kept = leave(project, trees, "fix-1", {"a.txt": changed(1, "mended")})
+    assert kept.path in interlock("worktrees", "list", cwd=project).stdout
+    shutil.rmtree(kept.path)
+    (line,) = interlock("worktrees", "list", cwd=project).stdout.splitlines()[1:]
+    assert line.split() == [RUN, "fix-1/1", kept.commit[:12], "1", "-"]
 
 
 def test_what_is_kept_is_listed_without_a_journal(project: Path, trees: Trees, interlock: Interlock) -> None:

@@ -78,7 +78,9 @@ def test_a_probe_without_an_answer_blocks_and_the_next_run_asks_again() -> None:
 def test_a_probe_whose_answer_misses_the_schema_fails_the_unit() -> None:
     specs = plan(step("a", effects="external", probe=PROBE, schema={"type": "integer"}))
     done = simulate(specs, by_unit({"a:solo": [LOST], "a.probe:solo~r1:a1": [ok("text")]}))
-    assert run_of(done) == ("failed", "parse_error", "step 'a': unit a:solo failed: parse_error")
+    assert run_of(done)[:2] == ("failed", "parse_error")
+    said = "step 'a': unit a:solo failed: parse_error: the probe says that it was done, and its output is no result: "
+    assert run_of(done)[2].startswith(said), "what the lost attempt left is no reason"
 
 
 @pytest.mark.parametrize("reason", [Reason.PARSE_ERROR, Reason.VALIDATION_ERROR, Reason.OUTPUT_TOO_LARGE])
@@ -165,11 +167,11 @@ def test_or_that_it_shall_run_again() -> None:
         ({"unit": "b:solo", "done": True}, "no unit 'b:solo' in this run"),
         (
             {"unit": "a:solo", "done": True, "result": "x"},
-            'the result misses the step\'s schema: value: "x" is not of type "integer"',
+            'the result misses the step\'s schema: value: "x" is not of type "integer"; give one that fits with --result JSON',
         ),
         (
             {"unit": "a:solo", "done": True},
-            'the result misses the step\'s schema: value: null is not of type "integer"',
+            'the result misses the step\'s schema: value: null is not of type "integer"; give one that fits with --result JSON',
         ),
     ],
 )

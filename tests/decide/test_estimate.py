@@ -50,6 +50,13 @@ def test_one_prompt_costs_what_such_a_call_was_seen_to_cost() -> None:
     assert (found.may_cost_over(0.94), found.may_cost_over(0.95)) == (True, False)
 
 
+def test_a_step_that_may_be_taken_over_is_not_sure_to_cost_anything() -> None:
+    specs = planned(asking(gate=judged(max_loops=2)), asking("b"))
+    found = estimate(specs, ONCE, {"a": 1, "b": 1}, unsure={"a": "who knows"})
+    assert [part.calls for part in found.steps] == [Span(0, 1, 2), Span(0, 1, 4), Span(1, 1, 1)]
+    assert found.unknowns == ("who knows",)
+
+
 def test_an_engine_without_history_is_charged_its_reservation_and_its_most_is_unknown() -> None:
     found = of(asking(), history=[])
     assert (found.tokens, found.cost_usd) == (Span(0, 500, None), Span(0, None, None))

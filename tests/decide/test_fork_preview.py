@@ -158,6 +158,44 @@ def test_a_loop_is_compared_with_the_same_loop_and_what_the_old_run_saw_may_be_g
     assert (unit.id, unit.old, unit.changed) == ("a:solo", ev.Origin("run", "a:solo", 1), ("prompt",))
 
 
+def beside(found: ForkStep) -> list[tuple[str, str]]:
+    return [(unit.id, unit.action) for unit in found.beside]
+
+
+def test_loops_before_and_judges_stand_beside_the_units() -> None:
+    specs = plan(step("a", prompt(), gate=judged(loops=3)))
+    answers = {"a.gate:l1.j1": [ok('{"complete": false}')], "a:solo": [ok("one")]}
+    rejects = by_unit(answers, lambda _s, _u: ok('{"complete": true}'))
+    past = Past(simulate(specs, rejects))
+    (whole,) = explained(past, specs)
+    assert beside(whole) == [("a:solo", "reuse"), ("a.gate:l1.j1", "reuse"), ("a.gate:l2.j1", "reuse")]
+    (mended,) = explained(past, plan(step("a", prompt("Else."), gate=judged(loops=3))))
+    assert beside(mended) == [("a.gate:l1.j1", "run"), ("a:solo~l2", "run"), ("a.gate:l2.j1", "run")]
+    (unjudged,) = explained(past, plan(step("a", prompt(), gate=check())))
+    assert beside(unjudged) == []
+
+
+def test_of_items_that_are_judged_one_by_one_only_those_that_run_again_are_judged_again() -> None:
+    specs = plan(step("a", prompt(), map=over("params.items"), gate=judged(each=True), on_error="continue"))
+    answers = by_unit(
+        {}, lambda _s, u: failed() if u.kind == "judge" and u.item == b'"bad"' else ok('{"complete": true}')
+    )
+    past = Past(simulate(specs, answers, {"items": ["good", "bad"]}))
+    (found,) = explained(past, specs)
+    good, bad = (unit.id for unit in past.snap.steps[0].units if unit.kind == "judge")
+    assert (found.action, beside(found)) == ("run", [(good, "reuse"), (bad, "run")])
+
+
+def test_work_whose_files_are_gone_runs_again_and_says_so() -> None:
+    specs = plan(step("a"))
+    past = Past(simulate(specs, lambda _step, _unit: ok("x")))
+    past.snap.steps[0].work[0].left = "c0ffee"
+    snap = snapshot(specs, past.snap.run.params)
+    play(snap, NOW)
+    (found,) = explain(past.snap, snap, gone={"c0ffee"})
+    assert units((found,)) == [("run", "what it left in its worktree is gone")]
+
+
 # steps taken as they are
 
 

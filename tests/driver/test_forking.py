@@ -184,6 +184,51 @@ def test_votes_and_external_effects_are_not_repeated(world: World) -> None:
         assert output(app, new, 0) == b'"yes"'
 
 
+SEND = """\
+    ---
+    steps:
+      - { id: send, effects: external, timeout: 300ms, run: echo sent >> ran; sleep $(cat nap) }
+      - { id: last, run: echo last >> ran }
+    ---
+    """
+
+
+@pytest.mark.parametrize("above", [False, True])
+def test_an_effect_that_may_have_taken_place_is_answered_for_before_a_fork(world: World, *, above: bool) -> None:
+    path = world.write(SEND)
+    if above:
+        path = world.write("---\nsteps: [{ id: one, uses: ./flow.md }]\n---\n", "above.md")
+    (world.root / "nap").write_text("60", encoding="utf-8")
+    with interlock.open(world.root) as app:
+        old = app.run_file(path).run_id
+        asked = app.store.children(old)[0].id if above else old
+        (world.root / "nap").write_text("0", encoding="utf-8")
+        for refused in (app.fork, app.explain_fork):
+            with pytest.raises(UsageError) as caught:
+                refused(ForkOrder(run=old))
+            assert caught.value.code == "effect-open"
+            assert f"whether send:solo of run {asked} took effect" in caught.value.message
+            assert caught.value.hint == f"say it first: interlock resolve {asked} send:solo --done|--rerun"
+        assert (world.root / "ran").read_text(encoding="utf-8") == "sent\n"
+        app.resolve(asked, "send:solo", done=True)
+        assert app.fork(ForkOrder(run=old)).exit_code == 0
+        assert (world.root / "ran").read_text(encoding="utf-8") == "sent\nlast\n"
+
+
+def test_an_effect_left_open_by_an_abandoned_run_is_no_fork_s_either(world: World) -> None:
+    path = world.write(SEND)
+    (world.root / "nap").write_text("60", encoding="utf-8")
+    with interlock.open(world.root) as app:
+        old = app.run_file(path).run_id
+        app.abandon(old)
+        with pytest.raises(UsageError) as caught:
+            app.fork(ForkOrder(run=old))
+        assert caught.value.hint == f"go on with that run first: interlock resume {old}"
+        path.write_text(path.read_text(encoding="utf-8").replace("effects: external, ", ""), encoding="utf-8")
+        (world.root / "nap").write_text("0", encoding="utf-8")
+        assert app.fork(ForkOrder(run=old)).exit_code == 0, "the author says that repeating it does not hurt"
+
+
 ROUTED = """\
     ---
     steps:

@@ -234,6 +234,14 @@ def test_a_folder_that_is_not_there_and_one_in_the_way_are_told(tmp_path: Path) 
         pass
 
 
+def test_a_pipe_or_a_device_is_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(UsageError, match="is no regular file"), exporting.new_file(pipe, force=True):
+        raise AssertionError
+    assert pipe.is_fifo()
+
+
 def test_a_full_disk_is_told_and_leaves_no_half_file(tmp_path: Path) -> None:
     path = journal(tmp_path)
     say(tmp_path, b.RUN, os.urandom(90_000))

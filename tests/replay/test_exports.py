@@ -164,6 +164,7 @@ def test_its_own_plan_will_do(interlock_replay):
 
 def test_a_fault_strikes(interlock_replay):
     assert interlock_replay("run.export.gz", faults=["timeout@say"]).exit_code == 1
+    assert interlock_replay("run.export.gz", faults="timeout@say").exit_code == 1
 
 def test_a_file_that_is_not_there_is_told(interlock_replay):
     with pytest.raises(InterlockError, match="can't read .*none.gz: no such file"):

@@ -243,6 +243,16 @@ class AttemptsSuite:
         ]
         store.commit(mine, [b.reserved(1, 2)])
 
+    def test_an_answer_that_fails_a_unit_says_why(self, store: Store) -> None:
+        mine = b.begin(store)
+        unsure: dict[str, Any] = {"unit_state": UnitState.UNKNOWN, "reason": Reason.TIMEOUT}
+        store.commit(mine, [b.reserved(0), b.failed(0, **unsure)])
+        before = next(store.units(b.RUN)).error
+        again = ev.UnitMoved(at=81, step=0, unit=0, state=UnitState.FAILED, reason="parse_error", error="no JSON")
+        store.commit(mine, [again])
+        assert (before, next(store.units(b.RUN)).error) == (b.failed(0).error, "no JSON")
+        assert "no JSON" not in str(list(store.events(b.RUN))), "an event holds no content"
+
     @pytest.mark.parametrize("to", [UnitState.COMPLETED, UnitState.RUNNING, UnitState.UNKNOWN])
     def test_a_running_unit_is_moved_by_its_end_only(self, store: Store, to: UnitState) -> None:
         mine = b.begin(store)

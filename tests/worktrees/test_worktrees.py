@@ -14,6 +14,7 @@ import pytest
 import interlock
 from interlock.dispatch.git import trees
 from interlock.driver.forking import ForkOrder
+from interlock.driver.worktrees import Worktrees
 from interlock.errors import WorkflowError
 
 from .conftest import World
@@ -85,6 +86,43 @@ def test_a_conflict_is_a_part_of_the_artifact_with_both_sides_kept(world: World)
     assert [entry["item"] for entry in made["merged"]] == ["x"]
     assert [(entry["item"], entry["paths"]) for entry in made["conflicts"]] == [("y", ["file"]), ("z", ["file"])]
     assert world.git("show", f"{made['conflicts'][0]['theirs']}:file") == "y"
+
+
+def test_what_a_fork_took_into_its_merge_is_shown_and_applied_from_where_it_began(world: World) -> None:
+    merge = "  - { id: m, isolation: worktree, map: { over: steps.list.output, reducer: merge }, "
+    merge += "run: 'echo $INTERLOCK_ITEM > $INTERLOCK_ITEM.txt' }\n"
+    first, _, _ = world.run(LIST + merge)
+    worktrees = Worktrees(world.root, world.root / ".interlock")
+    patches = [worktrees.diff(tree) for tree in worktrees.select(first.run_id, None)]
+    with interlock.open(world.root) as app:
+        fork = app.fork(ForkOrder(run=first.run_id)).run_id
+    for tree in worktrees.select(first.run_id, None):
+        worktrees.drop(tree)
+    taken = worktrees.select(fork, None)
+    assert [tree.files for tree in taken] == [1, 1, 1]
+    assert [worktrees.diff(tree) for tree in taken] == patches
+    assert {worktrees.apply(tree) for tree in taken} == {("x.txt",), ("y.txt",), ("z.txt",)}
+
+
+def test_a_fork_does_again_what_was_dropped_and_takes_the_rest(world: World) -> None:
+    merge = "  - { id: m, isolation: worktree, map: { over: steps.list.output, reducer: merge }, "
+    merge += "run: 'echo $INTERLOCK_ITEM > $INTERLOCK_ITEM.txt; date +%s%N > when.$INTERLOCK_ITEM' }\n"
+    first, _, _ = world.run(LIST + merge)
+    worktrees = Worktrees(world.root, world.root / ".interlock")
+    dropped = next(tree for tree in worktrees.select(first.run_id, None) if b"y.txt" in worktrees.diff(tree))
+    worktrees.drop(dropped)
+    world.git("update-ref", "-d", f"refs/heads/interlock/{first.run_id}/m")
+    world.git("update-ref", "-d", f"refs/interlock-branches/interlock/{first.run_id}/m")
+    world.git("gc", "-q", "--prune=now")
+    with interlock.open(world.root) as app:
+        told = {unit.id: unit.why for unit in app.explain_fork(ForkOrder(run=first.run_id)).steps[1].units or ()}
+        again = [unit for unit, why in told.items() if why == "what it left in its worktree is gone"]
+        assert [unit.replace(":", ".") for unit in again] == [dropped.unit]
+        fork = app.fork(ForkOrder(run=first.run_id))
+        assert (fork.state, fork.outcome) == ("completed", "ok")
+        assert app.store.spent(fork.run_id).units == 1
+    names = world.git("ls-tree", "--name-only", f"interlock/{fork.run_id}/m").splitlines()
+    assert [name for name in names if name.endswith(".txt")] == ["x.txt", "y.txt", "z.txt"]
 
 
 def test_a_failed_item_that_may_fail_is_left_out_of_the_merge(world: World) -> None:

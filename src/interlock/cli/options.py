@@ -111,7 +111,7 @@ def run_argument(*, default: str | None = None) -> Callable[[_Command], _Command
     if default is None:
         # to click even a default of None is one, and the argument would not be required
         return click.argument("run", type=RunId(), metavar="RUN")
-    return click.argument("run", type=RunId(), metavar="RUN", default=default)
+    return click.argument("run", type=RunId(), metavar="[RUN]", default=default)
 
 
 def note_option(what: str) -> Callable[[_Command], _Command]:

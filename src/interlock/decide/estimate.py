@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, Literal
 
 import msgspec
@@ -78,12 +79,23 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
         return self.cost_usd.upper is None or self.cost_usd.upper > usd
 
 
-def estimate(plan: Plan, history: Iterable[Sample], units: Mapping[str, int | None] | None = None) -> Estimate:
+def estimate(
+    plan: Plan,
+    history: Iterable[Sample],
+    units: Mapping[str, int | None] | None = None,
+    unsure: Mapping[str, str] | None = None,
+) -> Estimate:
     """Estimate a plan. `units` says how many are still to run, None where that is not known yet.
 
-    A step that is not in `units` is over; without `units` nothing has run.
+    A step that is not in `units` is over; without `units` nothing has run. Those that are `unsure`, for the reason told, may
+    cost nothing more.
     """
-    return _Estimator(plan, history).estimate(plan_units(plan) if units is None else units)
+    return _Estimator(plan, history, unsure or {}).estimate(plan_units(plan) if units is None else units)
+
+
+def for_a_person(step_id: str) -> str:
+    """Say why a step that waits for a person may cost nothing more."""
+    return f"whether '{step_id}' costs more is for a person to say"
 
 
 def plan_units(plan: Plan) -> dict[str, int | None]:
@@ -110,8 +122,9 @@ def _count(plan: Plan, step: Step) -> int | None:
 class _Estimator:
     """One pass over a plan; `unknowns` keeps what had to be assumed, each once."""
 
-    def __init__(self, plan: Plan, history: Iterable[Sample]) -> None:
+    def __init__(self, plan: Plan, history: Iterable[Sample], unsure: Mapping[str, str] = MappingProxyType({})) -> None:
         self.plan = plan
+        self.unsure = unsure
         self.history = tuple(history)
         self.engines = {engine.name: engine for engine in plan.engines}
         self.unknowns: dict[str, None] = {}
@@ -123,7 +136,7 @@ class _Estimator:
             part
             for step in self.plan.steps
             if step.id in units
-            for part in self.step(step, units[step.id], sure=step.id not in optional)
+            for part in self.step(step, units[step.id], sure=step.id not in optional and step.id not in self.unsure)
         ]
         budget = self.plan.budget
         return Estimate(
@@ -208,7 +221,9 @@ class _Estimator:
     def say_unknowns(self, step: Step, count: int | None, *, sure: bool) -> None:
         if count is None and step.map is not None:
             self.unknowns[f"how many items '{step.id}' has follows from {step.map.over.text}"] = None
-        if not sure:
+        if step.id in self.unsure:
+            self.unknowns[self.unsure[step.id]] = None
+        elif not sure:
             self.unknowns[f"whether '{step.id}' runs is decided by a route"] = None
 
 

@@ -6,7 +6,7 @@ takes over here is what the fork takes over.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from typing import Final, Literal
 
 import msgspec
@@ -24,6 +24,7 @@ from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step, Unit
 from interlock.model.states import RUN_ENDED, StepState, UnitState
 
+_PAID: Final = ("work", "judge")
 DoneOf = Callable[[str, Unit], Done]
 TAKEN: Final = "taken:"
 """How the input hash of a unit begins that was taken whatever its hash would be here; the rest is the old one."""
@@ -41,12 +42,16 @@ class ForkUnit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForkStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of a fork. `units` is None where they are not known before an earlier step has run."""
+    """One step of a fork. `units` is None where they are not known before an earlier step has run.
+
+    `beside` are other loops of these units, and judges: they cost tokens and money, and are counted in nothing else.
+    """
 
     id: str
     action: Literal["reuse", "run", "ask", "decide", "skip", "unknown"]
     why: str
     units: tuple[ForkUnit, ...] | None = None
+    beside: tuple[ForkUnit, ...] = ()
 
 
 def as_it_is(old: Snapshot, snap: Snapshot, step: Step, done_of: DoneOf, at: int) -> list[ev.Event]:
@@ -86,9 +91,31 @@ def play(snap: Snapshot, now: Now) -> None:
         snap.apply_all(events)
 
 
-def explain(old: Snapshot, snap: Snapshot) -> tuple[ForkStep, ...]:
-    """Say of each step and unit of a played fork what becomes of it."""
-    return tuple(_step(old, snap, snap.plan.steps[step.index], step) for step in snap.steps)
+def explain(old: Snapshot, snap: Snapshot, gone: Collection[str] = ()) -> tuple[ForkStep, ...]:
+    """Say of each step and unit of a played fork what becomes of it. `gone` are commits that the old run's units left."""
+    found = (_step(old, snap, snap.plan.steps[step.index], step, gone) for step in snap.steps)
+    return tuple(
+        msgspec.structs.replace(one, beside=tuple(_beside(old, step, one.units or ())))
+        for one, step in zip(found, snap.steps, strict=True)
+    )
+
+
+def _beside(old: Snapshot, step: Step, units: tuple[ForkUnit, ...]) -> Iterator[ForkUnit]:
+    """Yield the loops before that were taken over, the judges that were, and those that are needed again."""
+    listed = {unit.id for unit in units}
+    for unit in step.units:
+        if unit.origin is not None and unit.id not in listed and unit.kind in _PAID:
+            yield ForkUnit(id=unit.id, action="reuse", why=f"{unit.state} in run {unit.origin.run}", origin=unit.origin)
+    before = old.by_id.get(step.id)
+    again = {base_id(unit.id) for unit in units if unit.action == "run"}
+    asks = {unit.item for unit in step.units if unit.kind == "judge" and unit.origin is None}
+    asks |= {unit.item for unit in step.work if base_id(unit.id) in again} | ({None} if again else set())
+    known = {unit.origin for unit in step.units} | {unit.old for unit in units}
+    for unit in () if before is None else before.units:
+        place = unit.origin or ev.Origin(old.run.id, unit.id, unit.attempt)
+        wanted = base_id(unit.id) in again if unit.kind == "work" else unit.kind == "judge" and unit.item in asks
+        if wanted and place not in known:
+            yield ForkUnit(id=unit.id, action="run", why="was needed in the old run", old=place)
 
 
 def _step(
@@ -96,6 +123,7 @@ def _step(
     snap: Snapshot,
     spec: PlanStep,
     step: Step,
+    gone: Collection[str],
 ) -> ForkStep:
     if step.state is StepState.SKIPPED:
         return ForkStep(id=spec.id, action="skip", why="a route chose otherwise", units=())
@@ -107,7 +135,7 @@ def _step(
             else "another step stopped the run"
         )
         return ForkStep(id=spec.id, action="decide" if spec.route else "unknown", why=why)
-    units = tuple(_unit(old, snap, spec, unit) for unit in step.work)
+    units = tuple(_unit(old, snap, spec, unit, gone) for unit in step.work)
     if step.state is StepState.BLOCKED:
         return ForkStep(id=spec.id, action="ask", why=step.reason or "blocked", units=units)
     if step.state is StepState.FAILED:
@@ -120,7 +148,7 @@ def _step(
     return ForkStep(id=spec.id, action="run", why=why, units=units)
 
 
-def _unit(old: Snapshot, snap: Snapshot, spec: PlanStep, unit: Unit) -> ForkUnit:
+def _unit(old: Snapshot, snap: Snapshot, spec: PlanStep, unit: Unit, gone: Collection[str]) -> ForkUnit:
     origin = unit.origin
     if origin is not None:
         why = f"{unit.state} in run {origin.run}"
@@ -137,12 +165,14 @@ def _unit(old: Snapshot, snap: Snapshot, spec: PlanStep, unit: Unit) -> ForkUnit
         why = "was degraded in the old run: what it completed is taken over, the rest is done again"
         return ForkUnit(id=unit.id, action="run", why=why, old=place)
     changed = _changed(old, snap, spec, unit, before)
-    return ForkUnit(id=unit.id, action="run", why=_why(before, changed), changed=changed, old=place)
+    return ForkUnit(id=unit.id, action="run", why=_why(before, changed, gone), changed=changed, old=place)
 
 
-def _why(before: Unit, changed: tuple[str, ...]) -> str:
+def _why(before: Unit, changed: tuple[str, ...], gone: Collection[str]) -> str:
     if changed:
         return "changed: " + ", ".join(changed)
+    if before.left in gone:
+        return "what it left in its worktree is gone"
     taken = before.origin is not None
     return "the old run took it as it was, from another input" if taken else "its recorded input is another"
 

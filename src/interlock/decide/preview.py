@@ -29,6 +29,8 @@ class StepPlan(msgspec.Struct, frozen=True, kw_only=True):
     action: Literal["run", "reuse", "ask", "decide", "skip"]
     why: str
     units: tuple[UnitPlan, ...] | None = None
+    person: bool = False
+    """Nothing is asked of it before a person has acted."""
 
 
 def preview(snap: Snapshot) -> tuple[StepPlan, ...]:
@@ -54,8 +56,9 @@ def _begun(spec: PlanStep, step: Step) -> StepPlan:
     if step.state is StepState.COMPLETED:
         return StepPlan(id=spec.id, action="reuse", why="completed", units=units)
     if step.state is StepState.BLOCKED:
-        again = "asked again" if step.reason in ASKED_AGAIN else "a person must act"
-        return StepPlan(id=spec.id, action="ask", why=f"{step.reason}: {again}", units=units)
+        person = step.reason not in ASKED_AGAIN
+        again = "a person must act" if person else "asked again"
+        return StepPlan(id=spec.id, action="ask", why=f"{step.reason}: {again}", units=units, person=person)
     return StepPlan(id=spec.id, action="run", why=f"was {step.state}", units=units)
 
 

@@ -62,7 +62,14 @@ def _answer(snap: Snapshot, spec: PlanStep, step: Step, unit: Unit, probe: Unit,
         text.encode(), is_json=False, schema_json=spec.unit_schema_json, max_bytes=snap.plan.limits.max_result_bytes
     )
     if isinstance(found, Failure):
-        return UnitMoved(at=now, step=step.index, unit=unit.ordinal, state=UnitState.FAILED, reason=found.reason)
+        return UnitMoved(
+            at=now,
+            step=step.index,
+            unit=unit.ordinal,
+            state=UnitState.FAILED,
+            reason=found.reason,
+            error=f"the probe says that it was done, and its output is no result: {found.error}",
+        )
     return UnitMoved(
         at=now, step=step.index, unit=unit.ordinal, state=UnitState.COMPLETED, reason="probe_done", result=found.json
     )

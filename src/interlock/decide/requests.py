@@ -81,7 +81,8 @@ def _resolve(snap: Snapshot, payload: dict[str, Any], now: Now) -> Answer:
         result = payload.get("result")
         errors = schema_errors(spec.unit_schema_json, result)
         if errors:
-            return Answer((), "the result misses the step's schema: " + "; ".join(errors))
+            text = "; ".join(errors)
+            return Answer((), f"the result misses the step's schema: {text}; give one that fits with --result JSON")
         try:
             raw = None if result is None and spec.unit_schema_json is None else canon.dumps(result)
         except canon.NotJsonError as error:

@@ -58,6 +58,8 @@ class MergePart(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     item_json: bytes
     commit: str
     ref: str
+    taken_base: str | None = None
+    """Where the work began, if another run did it; "" for where the merge does."""
 
 
 class MergeAsk(msgspec.Struct, frozen=True, kw_only=True, eq=False):

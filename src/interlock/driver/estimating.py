@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.decide.estimate import Estimate, Sample, estimate
+from interlock.decide.estimate import Estimate, Sample, estimate, for_a_person
 from interlock.decide.preview import StepPlan
 from interlock.model.plan import Plan
 from interlock.store.base import Store
@@ -27,7 +27,8 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
 def estimate_of(plan: Plan, steps: Sequence[StepPlan], store: Store) -> Estimate:
     """Estimate what is still to run of a plan."""
     history = history_of(plan, store)
-    return estimate(plan, history, {step.id: _to_run(step) for step in steps if step.action in ("run", "ask")})
+    left = {step.id: _to_run(step) for step in steps if step.action in ("run", "ask")}
+    return estimate(plan, history, left, {step.id: for_a_person(step.id) for step in steps if step.person})
 
 
 def history_of(plan: Plan, store: Store) -> list[Sample]:

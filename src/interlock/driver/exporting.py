@@ -223,6 +223,10 @@ def new_file(path: Path, *, force: bool) -> Iterator[BinaryIO]:
     """Write a file aside, make it durable and give it its name; a failure leaves nothing. Raises StoreError."""
     if path.is_dir():
         raise UsageError("target-is-folder", f"{path} is a folder", "name a file in it: -o FILE")
+    if path.exists() and not path.is_file():
+        # giving a file its name would take a device or a pipe away
+        hint = "name a file, or redirect standard output: -o - > FILE"
+        raise UsageError("target-no-file", f"{path} is no regular file", hint)
     if path.exists() and not force:
         raise _taken(path)
     try:

@@ -2,19 +2,20 @@
 
 Guarantees: the fork's journal names the old run and the step from which hashes decide, so a crash at any moment
 leaves a fork that `run` goes on with; an explanation writes nothing; a step is taken as it is only where the old
-run completed or skipped it.
+run completed or skipped it; an external effect that may have taken place is answered for before a fork begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from interlock.decide import forking, reuse
-from interlock.decide.estimate import Estimate, estimate
+from interlock.decide.estimate import Estimate, estimate, for_a_person
 from interlock.decide.forking import ForkStep, ForkUnit
 from interlock.decide.now import Now
 from interlock.decide.work import base_id
@@ -23,18 +24,19 @@ from interlock.driver.estimating import history_of
 from interlock.driver.family import Opening
 from interlock.driver.load import restore
 from interlock.driver.params import NO_PARAMS, ParamsInput, explaining_recorded, read_params
-from interlock.driver.trees import with_uncommitted
+from interlock.driver.trees import gone_commits, with_uncommitted
 from interlock.errors import InterlockError, StoreError, UsageError
 from interlock.model import events as ev
-from interlock.model.plan import Plan
+from interlock.model.plan import Child, Plan
 from interlock.model.reuse import Reuse
 from interlock.model.run import RunInfo, Snapshot, Unit
-from interlock.model.states import StepState
+from interlock.model.states import RUN_ENDED, RunState, StepState, UnitState
 from interlock.plan.freeze import freeze, thaw
 from interlock.store.base import RunRow, Store, UnitRow
 from interlock.store.births import NewRun
 
 Amount = TypeVar("Amount", int, float)
+_OPEN: Final = frozenset({UnitState.RUNNING, UnitState.UNKNOWN})
 _TAKEN: Final = frozenset({StepState.COMPLETED, StepState.SKIPPED})
 
 
@@ -57,11 +59,18 @@ class Old:
         self.snap, _ = restore(plan, loaded, self._rows.values())
         self.params_json = loaded.run.params_json
 
+    @cached_property
+    def gone(self) -> frozenset[str]:
+        """The commits that its units left in worktrees and that git does not hold any more: they were dropped."""
+        units = (unit for step in self.snap.steps for unit in step.units)
+        left = {unit.left for unit in units if unit.left is not None and unit.left != unit.base}
+        return gone_commits(self.snap.plan.project.root, left)
+
     def index(self) -> Reuse:
-        """Index what may be taken over."""
+        """Index what may be taken over: a result whose files are gone is none."""
+        units = ((step.id, unit) for step in self.snap.steps for unit in step.units)
         return reuse.index(
-            self.snap,
-            (self.done(step.id, unit) for step in self.snap.steps for unit in step.units),
+            self.snap, (self.done(step_id, unit) for step_id, unit in units if unit.left not in self.gone)
         )
 
     def done(self, step_id: str, unit: Unit) -> reuse.Done:
@@ -114,6 +123,30 @@ def first_step(order: ForkOrder, plan: Plan, old: Snapshot) -> int:
             f"begin at it: interlock fork {order.run} --from {spec.id}",
         )
     return start
+
+
+def refuse_open_effects(store: Store, old: Snapshot, steps: Collection[str]) -> None:
+    """Raise UsageError when work of those steps, or below them, may have taken effect and nobody has said so yet."""
+    for step in old.steps:
+        if step.id in steps and old.plan.steps[step.index].effects == "external":
+            for unit in step.units:
+                if unit.kind == "work" and unit.state in _OPEN:
+                    raise _effect_open(store.run(old.run.id), unit)
+    for row in store.children(old.run.id):
+        if row.state != RunState.COMPLETED and (row.parent_unit or "").partition(":")[0] in steps:
+            below = Old(store, row.id).snap
+            refuse_open_effects(store, below, {step.id for step in below.steps})
+
+
+def _effect_open(row: RunRow, unit: Unit) -> UsageError:
+    if row.state in RUN_ENDED:
+        todo = f"go on with that run first: interlock resume {row.root or row.id}"
+    elif unit.state is UnitState.RUNNING:
+        todo = f"let that run come to its end first: interlock run {row.root or row.id}"
+    else:
+        todo = f"say it first: interlock resolve {row.id} {unit.id} --done|--rerun"
+    text = f"it is not known whether {unit.id} of run {row.id} took effect, and a fork might do it again"
+    return UsageError("effect-open", text, todo)
 
 
 def fork_openings(store: Store, snap: Snapshot, row: RunRow | NewRun, source: str) -> list[Opening]:
@@ -174,6 +207,8 @@ def draft(
     plan = compiled(workflow_of(order, old.snap.plan.source, root))
     with explaining_recorded(order.run):
         values, params_json = coerced(plan, params_of(order, plan, old.params_json))
+    again = {step.id for step in plan.steps if step.effects == "external" or isinstance(step.target, Child)}
+    refuse_open_effects(store, old.snap, again)
     return Draft(plan, values, params_json, old, first_step(order, plan, old.snap))
 
 
@@ -203,6 +238,8 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[ForkStep, ...]
     stakes: dict[str, Stake]
     """By unit id: what its attempts used where it was done."""
+    beside: Mapping[str, Sequence[tuple[str, Stake]]]
+    """By step id: what loops and judges used that are no units of their own, each `reuse` or `run`."""
     estimate: Estimate
     """What is left to run may use, by what the project's engines were seen to use."""
 
@@ -214,16 +251,30 @@ def explain(store: Store, fork: Draft, at: int) -> Explained:
     snap.reuse = old.index()
     snap.apply_all(_take(old, fork.start)(snap, now))
     forking.play(snap, now)
-    steps = forking.explain(old.snap, snap)
+    steps = forking.explain(old.snap, snap, old.gone)
     purse = _Purse(store)
     stakes = {unit.id: purse.stake(unit) for step in steps for unit in step.units or ()}
-    left = {
-        step.id: None if step.units is None else sum(unit.action == "run" for unit in step.units)
-        for step in steps
-        if step.action not in ("reuse", "skip")
+    beside = {step.id: tuple((unit.action, purse.stake(unit)) for unit in step.beside) for step in steps if step.beside}
+    left = {step.id: _left(fork.plan, step) for step in steps if step.action not in ("reuse", "skip")}
+    unsure = {
+        step.id: f"whether '{step.id}' runs or is taken over is not known yet" for step in steps if step.units is None
     }
-    guess = estimate(fork.plan, history_of(fork.plan, store), left)
-    return Explained(estimate=guess, run=old.snap.run.id, plan_hash=freeze(fork.plan)[1], steps=steps, stakes=stakes)
+    unsure |= {step.id: for_a_person(step.id) for step in steps if step.action == "ask"}
+    return Explained(
+        run=old.snap.run.id,
+        plan_hash=freeze(fork.plan)[1],
+        steps=steps,
+        stakes=stakes,
+        beside=beside,
+        estimate=estimate(fork.plan, history_of(fork.plan, store), left, unsure),
+    )
+
+
+def _left(plan: Plan, step: ForkStep) -> int | None:
+    """Return how many units are to run at the most, None where that is not known."""
+    if step.units is None:
+        return None if plan.step(step.id).map is not None else 1
+    return sum(unit.action == "run" for unit in step.units)
 
 
 class _Purse:

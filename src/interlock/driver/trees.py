@@ -7,7 +7,7 @@ attempts without a recorded end had changed, and removes what is as it was made.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import msgspec
@@ -89,6 +89,7 @@ class TreeBook:
                 item_json=piece.unit.item or b"null",
                 commit=piece.commit,
                 ref=self._ref(piece.unit),
+                taken_base=None if piece.unit.origin is None else piece.unit.base or "",
             )
             for piece in pieces(step)
         )
@@ -176,6 +177,15 @@ def lost_notices(lost: Lost, at: int) -> list[ev.Event]:
         *(ev.Notice(at=at, code=f"worktree:{name}", text=f"{what.format(name)} {text}") for name, text in kept.items()),
         *(ev.Notice(at=at, code=f"left:{name}", text=f"{what.format(name)} {text}") for name, text in left.items()),
     ]
+
+
+def gone_commits(root: str, commits: Collection[str]) -> frozenset[str]:
+    """Return those of the commits that the repository does not hold any more."""
+    if not commits:
+        return frozenset()
+    from interlock.dispatch.git.repository import missing  # noqa: PLC0415 - few runs leave commits
+
+    return missing(root, commits)
 
 
 def with_uncommitted(plan: Plan, run_id: str | None) -> Plan:

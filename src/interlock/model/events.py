@@ -217,6 +217,8 @@ class UnitMoved(_Event, frozen=True, kw_only=True, tag="unit_moved"):
     reason: str | None = None
     result: bytes | None = None
     """Content."""
+    error: str | None = None
+    """Content: why it failed; None leaves what its last attempt said."""
 
 
 class StepMoved(_Event, frozen=True, kw_only=True, tag="step_moved"):

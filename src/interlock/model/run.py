@@ -308,6 +308,7 @@ def _unit_moved(snap: Snapshot, event: ev.UnitMoved) -> None:
     unit = step.units[event.unit]
     unit.reason = event.reason
     unit.result = event.result
+    unit.error = unit.error if event.error is None else event.error
     if unit.kind != "work":
         # a question that is put again has its own re-ask and retries
         unit.asks = unit.retries = 0

@@ -22,7 +22,7 @@ _CONTENT: Final[dict[type, frozenset[str]]] = {
     ev.StepStarted: frozenset({"units"}),
     ev.UnitsAdded: frozenset({"units"}),
     ev.AttemptFinished: frozenset({"error", "result"}),
-    ev.UnitMoved: frozenset({"result"}),
+    ev.UnitMoved: frozenset({"error", "result"}),
     # round and loop belong to StepStarted; a move leaves them alone
     ev.StepMoved: frozenset({"detail", "artifact", "round", "loop"}),
     ev.RunMoved: frozenset({"detail"}),

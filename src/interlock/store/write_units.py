@@ -108,7 +108,6 @@ def move_units(batch: Batch, group: list[ev.UnitMoved]) -> None:
                 f"to {event.state.value}",
             )
         ended = event.at if event.state in UNIT_ENDED else None
-        batch.one(
-            "move_unit", event.state.value, event.reason, event.result, ended, batch.seq, event.step, event.unit, row[0]
-        )
+        said = (event.state.value, event.reason, event.error, event.result, ended)
+        batch.one("move_unit", *said, batch.seq, event.step, event.unit, row[0])
         batch.log_event(event)

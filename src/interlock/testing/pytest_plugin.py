@@ -28,7 +28,7 @@ def interlock_replay(request: pytest.FixtureRequest) -> Callable[..., Replayed]:
         recording: str | Path | tuple[str | Path, str],
         *,
         workflow: str | Path | None = None,
-        faults: Sequence[str] = (),
+        faults: str | Sequence[str] = (),
         params: Mapping[str, Any] | None = None,
     ) -> Replayed:
         from interlock.testing.replayed import replay_recording  # noqa: PLC0415 - heavy, and not every test replays

@@ -62,7 +62,7 @@ def replay_recording(
     folder: Path,
     *,
     workflow: str | Path | None = None,
-    faults: Sequence[str] = (),
+    faults: str | Sequence[str] = (),
     params: Mapping[str, Any] | None = None,
 ) -> Replayed:
     """Replay the run of an export file, or `(project, run)`: an id, its beginning, or `last`, in a project's journal.
@@ -70,6 +70,7 @@ def replay_recording(
     Relative paths are seen from `folder`. With an export, `workflow` is compiled as part of the project around it.
     """
     file = None if workflow is None else folder / workflow
+    faults = [faults] if isinstance(faults, str) else faults
     with _opened(recording, folder, file) as (app, run):
         found = app.replay(
             app.find(run), workflow=file, faults=faults, params=None if params is None else ParamsInput(values=params)

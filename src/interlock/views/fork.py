@@ -13,7 +13,10 @@ from interlock.views.values import SCHEMA
 
 
 def fork_view(found: Explained, estimate: Estimate) -> dict[str, Any]:
-    """The object. `saved` is what reused units had cost; `again` what those that run again had cost, null: unknown."""
+    """The object. `saved` is what reused units had cost; `again` what those that run again had cost, null: unknown.
+
+    Both hold the loops before and the judges, too.
+    """
     steps = [_step(step, found) for step in found.steps]
     units = [unit for step in steps for unit in step["units"] or ()]
     return {
@@ -23,8 +26,8 @@ def fork_view(found: Explained, estimate: Estimate) -> dict[str, Any]:
         "steps": steps,
         "reused": sum(unit["action"] == "reuse" for unit in units),
         "to_run": sum(unit["action"] == "run" for unit in units),
-        "saved": _stakes(units, "reuse"),
-        "again": _stakes(units, "run"),
+        "saved": _in_all(step["saved"] for step in steps),
+        "again": _in_all(step["again"] for step in steps),
         "estimate": msgspec.to_builtins(estimate),
     }
 
@@ -43,13 +46,18 @@ def _step(step: Any, found: Explained) -> dict[str, Any]:  # noqa: ANN401 - a Fo
             }
             for unit in step.units
         ]
-    stakes = {"saved": _stakes(units or (), "reuse"), "again": _stakes(units or (), "run")}
+    beside = [{"action": action, **msgspec.to_builtins(stake)} for action, stake in found.beside.get(step.id, ())]
+    stakes = {
+        name: _in_all(one for one in (*(units or ()), *beside) if one["action"] == action)
+        for name, action in (("saved", "reuse"), ("again", "run"))
+    }
     return {"id": step.id, "action": step.action, "why": step.why, **stakes, "units": units}
 
 
-def _stakes(units: Iterable[dict[str, Any]], action: str) -> dict[str, Any]:
-    chosen = [unit for unit in units if unit["action"] == action]
-    tokens = in_all([unit["tokens"] for unit in chosen])
-    stake = Stake(tokens=tokens, cost_usd=in_all([unit["cost_usd"] for unit in chosen]))
-    built: dict[str, Any] = msgspec.to_builtins(stake)
+def _in_all(stakes: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    chosen = list(stakes)
+    tokens = in_all([one["tokens"] for one in chosen])
+    built: dict[str, Any] = msgspec.to_builtins(
+        Stake(tokens=tokens, cost_usd=in_all([one["cost_usd"] for one in chosen]))
+    )
     return built

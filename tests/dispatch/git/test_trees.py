@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import subprocess
 import threading
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from tests.dispatch.git.conftest import Repo
 
 from interlock.dispatch.git.base import IsolationError
 from interlock.dispatch.git.stash_list import take_off
+from interlock.dispatch.git.trees import Trees
 
 
 def test_a_worktree_begins_detached_at_its_commit_and_is_a_toplevel_of_its_own(repo: Repo) -> None:
@@ -75,6 +77,44 @@ def test_uncommitted_changes_are_kept_as_a_commit_and_the_folder_stays(repo: Rep
     assert repo.head(folder) == ask.commit
     assert repo.users() == before
     assert repo.settle(ask) is not None
+
+
+def test_settled_again_by_another_what_is_kept_stays_the_same_commit(repo: Repo) -> None:
+    ask = repo.ask()
+    folder = repo.trees.prepare(ask)
+    (folder / "a.txt").write_text("changed\n")
+    kept = repo.settle(ask)
+    other = Repo(repo.root, Trees({**os.environ, "GIT_COMMITTER_DATE": "2001-01-01T00:00:00Z"}))
+    assert other.settle(ask) == kept
+    assert kept is not None
+    assert repo.refs()[ask.ref] == kept.commit
+    assert f"{ask.ref}.commit-1" not in repo.refs()
+
+
+def test_what_is_kept_stays_beside_what_somebody_made_of_its_folder(repo: Repo) -> None:
+    ask = repo.ask()
+    folder = repo.trees.prepare(ask)
+    (folder / "a.txt").write_text("changed\n")
+    kept = repo.settle(ask)
+    (folder / "a.txt").write_text("changed by hand\n")
+    found = Repo(repo.root, Trees()).settle(ask)
+    assert kept is not None
+    assert found is not None
+    assert repo.show(repo.refs()[ask.ref], "a.txt") == "changed by hand"
+    assert repo.refs()[f"{ask.ref}.commit-1"] == kept.commit
+
+
+def test_what_is_kept_stays_when_its_folder_was_deleted(repo: Repo) -> None:
+    ask = repo.ask()
+    folder = repo.trees.prepare(ask)
+    repo.commit({"b.txt": "committed"}, at=folder)
+    (folder / "a.txt").write_text("changed\n")
+    kept = repo.settle(ask)
+    shutil.rmtree(folder)
+    assert Repo(repo.root, Trees()).settle(ask) == kept
+    assert kept is not None
+    assert repo.refs()[ask.ref] == kept.commit
+    assert repo.registered() == []
 
 
 def test_what_a_unit_committed_is_kept_as_it_is(repo: Repo) -> None:

@@ -66,26 +66,26 @@ def command(session: Session, /, run: str, **options: Any) -> int:  # noqa: ANN4
         write_json(view)
         return 0
     for step in view["steps"]:
-        for line in _lines(step):
+        for line in _lines(step, more=step["id"] in found.beside):
             say(line)
     say(f"{view['reused']:,} reused, saving {_stake(view['saved'])}")
-    say(
-        f"{count(view['to_run'], 'unit')} to run, as far as is known now; the old run used {_stake(view['again'])} for them"
-    )
+    again = f"the old run used {_stake(view['again'])} for that"
+    say(f"{count(view['to_run'], 'unit')} to run, as far as is known now; {again}")
     for line in estimate_lines(found.estimate):
         say(line)
     return 0
 
 
-def _lines(step: Mapping[str, Any]) -> Iterator[str]:
+def _lines(step: Mapping[str, Any], *, more: bool) -> Iterator[str]:
     yield f"{style(step['id'], bold=True)}: {step['action']} ({safe(step['why'])})"
     units = step["units"] or ()
     for unit in units[:_MOST_UNITS]:
         yield f"  {safe(unit['id'])}: {unit['action']} ({safe(unit['why'])}), {_stake(unit)}"
     if len(units) > _MOST_UNITS:
         yield f"  and {len(units) - _MOST_UNITS:,} more"
-    if len(units) > 1:
-        yield f"  saved {_stake(step['saved'])}; to run again {_stake(step['again'])}"
+    if len(units) > 1 or more:
+        what = "with all loops and judges, saved" if more else "saved"
+        yield f"  {what} {_stake(step['saved'])}; to run again {_stake(step['again'])}"
 
 
 def _stake(stake: Mapping[str, Any]) -> str:

@@ -106,7 +106,9 @@ def _said(row: UnitRow) -> str:
     if row.reused is not None and row.kind == "work":
         result = (row.result or b"").decode("utf-8", "replace")
         return clip(safe(f"(from {row.reused.run}) {result[:400]}"), 80)
-    said = row.error or (row.result or b"").decode("utf-8", "replace")
+    # a person or a probe may say that it was done; what its last attempt said stays in the row
+    error = "" if row.state == UnitState.COMPLETED else row.error
+    said = error or (row.result or b"").decode("utf-8", "replace")
     return clip(safe(said[:400]), 80)
 
 

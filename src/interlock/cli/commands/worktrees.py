@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -39,7 +40,7 @@ def list_(session: Session, run: str | None, unit: str | None, *, as_json: bool)
     if as_json:
         write_json_list({"schema": SCHEMA, **_view(tree)} for tree in trees)
     elif trees:
-        rows = [(tree.run, f"{tree.unit}/{tree.attempt}", _state(tree), _files(tree), tree.path) for tree in trees]
+        rows = [(tree.run, f"{tree.unit}/{tree.attempt}", _state(tree), _files(tree), _folder(tree)) for tree in trees]
         widths = [max(len(safe(row[at])) for row in rows) for at in range(4)]
         table(
             ("RUN", "UNIT", "COMMIT", "FILES", "FOLDER"),
@@ -122,6 +123,11 @@ def drop(session: Session, run: str | None, unit: str | None, *, yes: bool, as_j
         write_json_list({"schema": SCHEMA, **_view(tree)} for tree in trees)
     else:
         say(f"dropped {count(len(trees), 'worktree')}")
+
+
+def _folder(tree: KeptTree) -> str:
+    """A folder that was deleted, or that another run's unit worked in, is none to look into."""
+    return tree.path if os.path.lexists(tree.path) else "-"
 
 
 def _selected(session: Session, run: str | None, unit: str | None) -> tuple[Worktrees, list[KeptTree]]:

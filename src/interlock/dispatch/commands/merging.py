@@ -59,7 +59,10 @@ class Merger:
         try:
             base = isolation.resolved(ask.worktree)
             check = self._check if ask.checked else None
-            parts = [Part(index=p.index, item_json=p.item_json, commit=p.commit, ref=p.ref) for p in ask.parts]
+            parts = [
+                Part(index=p.index, item_json=p.item_json, commit=p.commit, ref=p.ref, base=p.taken_base)
+                for p in ask.parts
+            ]
             place = isolation.repository(base.root)
             merged = merge_all(place, base.path, base.commit, ask.branch, parts, check, ask.at_s, environ=environ)
         except CheckUnavailableError as error:

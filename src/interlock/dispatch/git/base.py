@@ -63,6 +63,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     item_json: bytes
     commit: str
     ref: str
+    base: str | None = None
+    """Where it began, when no attempt has kept that beside `ref`; "" for where the merge begins."""
 
 
 class CheckResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -147,7 +147,9 @@ class _Merge:
                     f"the commit {part.commit[:12]} of item {part.index} is gone",
                     f"see what is kept: interlock worktrees list; it was under {part.ref}",
                 )
-        set_refs(self._git, self._common, {part.ref: commit for part, commit in zip(parts, said, strict=True)})
+        kept = {part.ref: commit for part, commit in zip(parts, said, strict=True)}
+        bases = {f"{part.ref}.base": part.base or self._base for part in parts if part.base is not None}
+        set_refs(self._git, self._common, bases | kept)
         return list(zip(parts, said, strict=True))
 
     def add(self, part: Part, theirs: str, check: Check | None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -83,6 +83,16 @@ def resolve(git: Git, root: str | Path, name: str) -> str | None:
     """Return the commit that `name` means, None when it means none."""
     answer = git(root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", allowed=(0, 1, 128))
     return None if answer.code else answer.text
+
+
+def missing(root: str, commits: Collection[str]) -> frozenset[str]:
+    """Return those of the commits that are not there; where there is no repository any more, all of them."""
+    asked = os.fsencode("".join(f"{commit}^{{commit}}\n" for commit in commits))
+    try:
+        said = Git()(root, "cat-file", "--batch-check=%(objectname)", given=asked).text.splitlines()
+    except IsolationError:
+        return frozenset(commits)
+    return frozenset(commit for commit, line in zip(commits, said, strict=True) if " " in line)
 
 
 def registrations(common: str) -> Iterator[Registration]:

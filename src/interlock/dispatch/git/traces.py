@@ -70,10 +70,15 @@ def keep_unreachable(git: Git, common: str, commits: list[str], reached: tuple[s
     if not lost:
         return 0
     tips = git(common, "merge-base", "--independent", *lost).text.split()
-    taken = git(common, "for-each-ref", "--format=%(refname)", f"{ref}.commit-*").text.split()
-    for number, tip in enumerate(sorted(tips, key=lost.index), len(taken) + 1):
-        set_ref(git, common, f"{ref}.commit-{number}", tip)
+    for tip in sorted(tips, key=lost.index):
+        keep_beside(git, common, tip, ref)
     return len(tips)
+
+
+def keep_beside(git: Git, common: str, commit: str, ref: str) -> None:
+    """Keep a commit under the next `<ref>.commit-N`."""
+    taken = git(common, "for-each-ref", "--format=%(refname)", f"{ref}.commit-*").text.split()
+    set_ref(git, common, f"{ref}.commit-{len(taken) + 1}", commit)
 
 
 def keep_stashes(git: Git, common: str, admin: str, ref: str) -> int:

@@ -23,7 +23,7 @@ from interlock.dispatch.git.command import LOCK_WAIT_S, Git
 from interlock.dispatch.git.removal import remove, tidy
 from interlock.dispatch.git.repository import Registration, Repository
 from interlock.dispatch.git.snapshot import commit_tree, dirty, set_refs, tree_of
-from interlock.dispatch.git.traces import keep_commits, keep_stashes, keep_unreachable, note, noted
+from interlock.dispatch.git.traces import keep_beside, keep_commits, keep_stashes, keep_unreachable, note, noted
 
 _REMOVERS: Final = 4
 
@@ -99,6 +99,8 @@ class Trees:
         traces = stashes + keep_commits(self._git, repository.common, found.admin, (commit, ask.commit), ask.ref)
         changed = commit != ask.commit or traces or (there and self._holds_others(repository, ask.path))
         if changed:
+            if ask.path not in self._begun:
+                commit = self._kept_already(repository, commit, ask)
             # its base too, so that what is kept can be read without a journal
             set_refs(self._git, repository.common, {f"{ask.ref}.base": ask.commit, ask.ref: commit})
         if not there:
@@ -184,6 +186,24 @@ class Trees:
         if tree == before:
             return head
         return commit_tree(self._git, repository.common, tree, (head,), f"Left uncommitted by {ask.ref}")
+
+    def _kept_already(self, repository: Repository, commit: str, ask: WorktreeAsk) -> str:
+        """Return what is to be kept of a worktree that was settled before: a journal names what its ref holds."""
+        before = repo.resolve(self._git, repository.common, ask.ref)
+        if before is None or before == commit:
+            return commit
+        named = self._git(repository.common, "rev-parse", f"{before}^{{tree}}", f"{commit}^{{tree}}", f"{commit}^@")
+        tree, now, *parents = named.text.split()
+        if self._leads_to(repository, before, commit):
+            return before
+        if tree == now and all(self._leads_to(repository, before, parent) for parent in parents):
+            return before
+        if not self._leads_to(repository, commit, before):
+            keep_beside(self._git, repository.common, before, ask.ref)
+        return commit
+
+    def _leads_to(self, repository: Repository, commit: str, earlier: str) -> bool:
+        return not self._git(repository.common, "merge-base", "--is-ancestor", earlier, commit, allowed=(0, 1)).code
 
     def _holds_others(self, repository: Repository, path: str) -> bool:
         """Tell whether somebody made a worktree below `path`, also where it is ignored, or locked this one."""

@@ -78,7 +78,7 @@ SELECT state FROM unit WHERE run_seq = ? AND step = ? AND ordinal = ?
 
 -- name: move_unit
 -- A question that is put again has its own re-ask and retries; work keeps what it spent.
-UPDATE unit SET state = ?, reason = ?, result = ?, not_before = NULL, ended_at = ?,
+UPDATE unit SET state = ?, reason = ?, error = coalesce(?, error), result = ?, not_before = NULL, ended_at = ?,
   asks = CASE kind WHEN 'work' THEN asks ELSE 0 END, retries = CASE kind WHEN 'work' THEN retries ELSE 0 END
 WHERE run_seq = ? AND step = ? AND ordinal = ? AND state = ?
 
