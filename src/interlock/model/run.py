@@ -6,7 +6,6 @@ a decision asks for (ready units, due retries, counts) is kept ready, never sear
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -19,7 +18,7 @@ from interlock.model.lease import Lease
 from interlock.model.plan import Child, Plan, Prompt
 from interlock.model.reuse import Reuse
 from interlock.model.states import RUN_ENDED, Reason, RunState, StepState, UnitState
-from interlock.model.unit import Held, Step, Unit, move_unit, note_tree
+from interlock.model.unit import Held, Step, Unit, drop_stale, leave_ready, move_unit, note_tree, queue
 
 _SEEN: Final = 100
 """Answers of an engine that a reservation looks back on."""
@@ -175,10 +174,10 @@ def _reserved(snap: Snapshot, event: ev.AttemptReserved) -> None:
     unit.dispatch = event.dispatch
     if unit.state is UnitState.WAITING:
         move_unit(step, unit, UnitState.RUNNING)
-        _drop_stale(step)
+        drop_stale(step)
     else:
         move_unit(step, unit, UnitState.RUNNING)
-        _leave_ready(step, unit)
+        leave_ready(step, unit)
     step.running[event.unit] = unit
     snap.running += 1
     if not step.child or unit.kind != "work":
@@ -192,20 +191,6 @@ def _reserved(snap: Snapshot, event: ev.AttemptReserved) -> None:
         unit.reserve_tokens = event.reserve_tokens
         for level in snap.levels:
             level.reserved_tokens += event.reserve_tokens
-
-
-def _leave_ready(step: Step, unit: Unit) -> None:
-    if step.ready and step.ready[0] is unit:
-        step.ready.popleft()
-    else:
-        step.ready.remove(unit)
-
-
-def _drop_stale(step: Step) -> None:
-    """Rebuild the heap's head: entries of units that left backoff go when they reach the top."""
-    backoff = step.backoff
-    while backoff and not step.units[backoff[0][1]].waits_until(backoff[0][0]):
-        heapq.heappop(backoff)
 
 
 def _started(_snap: Snapshot, _event: ev.AttemptStarted) -> None:
@@ -234,7 +219,7 @@ def _finished(snap: Snapshot, event: ev.AttemptFinished) -> None:
     if event.tree is not None:
         note_tree(step, unit, event.tree)
     move_unit(step, unit, event.unit_state)
-    _queue(step, unit, event.not_before)
+    queue(step, unit, event.not_before)
     if unit.reserve_tokens:
         for level in snap.levels:
             level.reserved_tokens -= unit.reserve_tokens
@@ -283,14 +268,6 @@ def _note_failure(snap: Snapshot, step: Step, unit: Unit) -> None:
         snap.halted = step.index
 
 
-def _queue(step: Step, unit: Unit, not_before: int | None) -> None:
-    if unit.state is UnitState.PENDING:
-        step.ready.append(unit)
-    elif unit.state is UnitState.WAITING:
-        unit.not_before = not_before or 0
-        heapq.heappush(step.backoff, (unit.not_before, unit.ordinal))
-
-
 def _units_stopped(snap: Snapshot, event: ev.UnitsStopped) -> None:
     step = snap.steps[event.step]
     for unit in (*step.work, *step.asked):
@@ -313,7 +290,7 @@ def _unit_moved(snap: Snapshot, event: ev.UnitMoved) -> None:
         # a question that is put again has its own re-ask and retries
         unit.asks = unit.retries = 0
     move_unit(step, unit, event.state)
-    _queue(step, unit, None)
+    queue(step, unit, None)
     if event.state is UnitState.FAILED and unit.kind == "work":
         _note_failure(snap, step, unit)
 

@@ -5,6 +5,7 @@ Guarantee: a step's counts always say what a search through its units would find
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 
 import msgspec
@@ -161,3 +162,27 @@ def note_tree(step: Step, unit: Unit, tree: ev.Tree) -> None:
     unit.left = tree.commit or tree.base
     if step.base is None and unit.kind == "work" and unit.loop == 1:
         step.base = tree.base
+
+
+def leave_ready(step: Step, unit: Unit) -> None:
+    """Take the unit out of those that may start."""
+    if step.ready and step.ready[0] is unit:
+        step.ready.popleft()
+    else:
+        step.ready.remove(unit)
+
+
+def drop_stale(step: Step) -> None:
+    """Rebuild the heap's head: entries of units that left backoff go when they reach the top."""
+    backoff = step.backoff
+    while backoff and not step.units[backoff[0][1]].waits_until(backoff[0][0]):
+        heapq.heappop(backoff)
+
+
+def queue(step: Step, unit: Unit, not_before: int | None) -> None:
+    """Let the unit wait for its start where its state says so: at once, or from a moment on."""
+    if unit.state is UnitState.PENDING:
+        step.ready.append(unit)
+    elif unit.state is UnitState.WAITING:
+        unit.not_before = not_before or 0
+        heapq.heappush(step.backoff, (unit.not_before, unit.ordinal))
