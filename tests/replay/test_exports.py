@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.export.files import forged, lines_of
 
 _CONFIG = '[run]\nengine = "bot"\n[engines.bot]\nkind = "agent"\nagent = "command"\ncommand = ["sh", "bot.sh"]\n'
 _FLOW = """---
@@ -147,6 +148,26 @@ def test_what_is_no_whole_export_is_not_replayed(project: Path) -> None:
         done = _call(project, "replay", "--from", name)
         assert done.stderr.startswith(said)
         assert (done.returncode in (1, 2), done.stdout) == (True, "")
+
+
+@pytest.mark.parametrize(("data", "said"), [([], "object"), ("text", "object"), ({}, "number"), (None, "object")])
+def test_an_export_with_events_that_no_version_wrote_is_refused_in_words(
+    project: Path, data: object, said: str
+) -> None:
+    _exported(project, _FLOW)
+    lines = []
+    for raw in lines_of(project / "run.export.gz"):
+        line = json.loads(raw)
+        row = line["data"].get("row", {})
+        if row.get("type") == "attempt_finished":
+            row["data"] = json.dumps(data)
+        lines.append((line["kind"], line["data"]))
+    (project / "forged.gz").write_bytes(forged(lines))
+    done = _call(project, "replay", "--from", "forged.gz")
+    assert done.returncode in (1, 2), done.stderr
+    assert "internal" not in done.stderr
+    assert said in done.stderr
+    assert "hint: use the version" in done.stderr
 
 
 _TEST = """

@@ -15,7 +15,7 @@ import msgspec
 from interlock.decide.work import base_id
 from interlock.dispatch.base import Outcome, Request
 from interlock.driver.scrubbing import DIGEST_HIDDEN
-from interlock.errors import UsageError
+from interlock.errors import StoreError, UsageError
 from interlock.model.canon import item_digest
 from interlock.model.plan import Plan, Prompt, PythonFunction
 from interlock.model.states import Reason
@@ -150,7 +150,7 @@ def _read(store: Recorded, run: RunRow) -> Recording:
     stored = list(store.units(run_id))
     rows = [msgspec.structs.replace(row, id=_replayed_id(row)) for row in stored]
     ids = {row.id: shown.id for row, shown in zip(stored, rows, strict=True)}
-    told = _History(store.events(run_id))
+    told = _history(store.events(run_id), run_id)
     found = {ids.get(row.parent_unit or "", ""): _read(store, row) for row in store.children(run_id)}
     units = {row.id: Past(row=row, replies=_replies(store, run_id, row, told)) for row in rows}
     steps = tuple(store.steps(run_id))
@@ -189,7 +189,7 @@ class _History:
         self.grants: list[Grant] = []
         state, raises = "active", dict[str, float]()
         for row in rows:
-            data: dict[str, Any] = msgspec.json.decode(row.data)
+            data = _data(row)
             if row.type == "attempt_finished" and row.step is not None and row.unit is not None:
                 self.ends[row.step, row.unit, data["number"]] = {**data, "at": row.at}
             elif row.type == "engine_parked":
@@ -211,10 +211,24 @@ class _History:
         turn = 0
         for row in reversed(rows):
             if row.type == "attempt_finished" and row.step is not None and row.unit is not None:
-                end = self.ends[row.step, row.unit, msgspec.json.decode(row.data)["number"]]
+                end = self.ends[row.step, row.unit, _data(row)["number"]]
                 end["turn"] = turn if row.at <= turn <= row.at + _TURN_MS else row.at
             elif row.type != "attempt_started":
                 turn = row.at
+
+
+def _data(row: EventRow) -> dict[str, Any]:
+    data: dict[str, Any] = msgspec.json.decode(row.data, type=dict[str, Any])
+    return data
+
+
+def _history(rows: Sequence[EventRow], run_id: str) -> _History:
+    """Raises StoreError where an event is none of this version: a journal has no such, a forged export may."""
+    try:
+        return _History(rows)
+    except (msgspec.MsgspecError, KeyError) as error:
+        message = f"an event of run {run_id} is not one that this interlock knows: {error}"
+        raise StoreError("record-unreadable", message, "use the version that recorded it, or a newer one") from error
 
 
 def _turns(told: _History, children: Iterable[Recording]) -> tuple[Turn, ...]:
