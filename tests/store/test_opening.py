@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.store import builders as b
+from tests.stranger import as_stranger
 
 from interlock.errors import JournalBusyError, JournalTooNewError, StoreError
 from interlock.store import connection, migrate, sql
@@ -20,7 +21,6 @@ from interlock.store.mounts import network_filesystem
 from interlock.store.sqlite import SqliteStore
 
 GOLDEN = Path(__file__).with_name("golden")
-NOBODY = 65_534
 MOUNTS = """\
 /dev/vda / ext4 rw 0 0
 tmpfs /tmp tmpfs rw 0 0
@@ -255,27 +255,6 @@ def sealed() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def read_as_stranger(path: Path) -> str:
-    """What somebody without write permission sees; root is above permissions, so root asks `nobody`."""
-    told, tell = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            if os.geteuid() == 0:
-                os.setgroups([])
-                os.setuid(NOBODY)
-            text = _seen(path)
-        except BaseException as error:  # noqa: BLE001 - the child has nobody else to tell
-            text = repr(error)
-        os.write(tell, text.encode())
-        os._exit(0)
-    os.close(tell)
-    with os.fdopen(told, "rb") as answer:
-        text = answer.read().decode()
-    os.waitpid(pid, 0)
-    return text
-
-
 def _seen(path: Path) -> str:
     with SqliteStore.open(path, read_only=True) as store:
         try:
@@ -291,7 +270,7 @@ def test_a_read_only_folder_can_be_read(sealed: Path) -> None:
         store.create_run(b.new_run(), b.lease())
     path.chmod(0o644)
     sealed.chmod(0o555)
-    assert read_as_stranger(path) == f"['{b.RUN}'] journal-read-only"
+    assert as_stranger(lambda: _seen(path)) == f"['{b.RUN}'] journal-read-only"
 
 
 def test_a_read_only_folder_that_a_crash_left_can_be_read(sealed: Path) -> None:
@@ -306,17 +285,19 @@ def test_a_read_only_folder_that_a_crash_left_can_be_read(sealed: Path) -> None:
             copy.chmod(0o644)
     sealed.chmod(0o755)
     crashed.chmod(0o555)
-    assert read_as_stranger(crashed / "journal.db") == f"['{b.RUN}'] journal-read-only"
+    assert as_stranger(lambda: _seen(crashed / "journal.db")) == f"['{b.RUN}'] journal-read-only"
     crashed.chmod(0o700)
 
 
 def test_a_read_only_folder_cannot_be_written(sealed: Path) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root is above permissions")
     sealed.chmod(0o555)
-    with pytest.raises(StoreError) as caught:
-        SqliteStore.open(sealed / "journal.db")
-    assert caught.value.code == "journal-read-only"
+
+    def write() -> str:
+        with pytest.raises(StoreError) as caught:
+            SqliteStore.open(sealed / "journal.db")
+        return caught.value.code
+
+    assert as_stranger(write) == "journal-read-only"
 
 
 @pytest.mark.parametrize("replaced", [False, True])

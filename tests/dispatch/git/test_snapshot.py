@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.dispatch.git.conftest import Repo, create
+from tests.stranger import as_stranger, give_to_stranger
 
 from interlock.dispatch.git.base import IsolationError
 from interlock.dispatch.git.command import Git
@@ -57,12 +60,26 @@ def test_a_checkout_in_the_middle_of_a_merge_is_taken_as_its_files_are(repo: Rep
     assert repo.git("ls-files", "-u") != ""
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads files of every mode, so none can be made that is unreadable")
-def test_a_file_that_cannot_be_read_is_told(repo: Repo) -> None:
-    (repo.root / "closed").write_text("x")
-    (repo.root / "closed").chmod(stat.S_IWUSR)
-    with pytest.raises(IsolationError, match="cannot be taken along"):
-        snapshot_commit(repo.root, REF)
+def test_a_file_that_cannot_be_read_is_told(make_repo: Callable[..., Repo]) -> None:
+    # pytest's own folder is closed to all others
+    with tempfile.TemporaryDirectory() as outside:
+        root = Path(outside, "repo")
+        create(root)
+        repo = make_repo(root=root)
+        repo.commit({"open": "x"})
+        (root / "closed").write_text("x")
+        (root / "closed").chmod(stat.S_IWUSR)
+        give_to_stranger(Path(outside))
+
+        def take_along() -> str:
+            os.environ["HOME"] = outside
+            with pytest.raises(IsolationError) as caught:
+                snapshot_commit(root, REF)
+            return caught.value.message
+
+        said = as_stranger(take_along)
+        assert said.startswith(f"uncommitted work in {root} cannot be taken along: error: ")
+        assert "closed" in said
 
 
 def refused(root: Path, environ: dict[str, str] | None = None) -> tuple[str, str, str]:
