@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import socket
 import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import trustme
 from tests.dispatch.prompting import Prompts
 from tests.dispatch.shop import until
 
@@ -137,19 +136,13 @@ def test_a_stream_without_its_last_event_is_no_answer(
     assert (outcome.status, outcome.reason, outcome.answered) == ("failed", reason, False), outcome.error
 
 
-@pytest.mark.skipif(
-    shutil.which("openssl") is None,
-    reason="the certificate of its server is made by the program openssl, which .ci/run installs",
-)
 def test_a_call_over_tls_is_broken_off_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    key, certificate = tmp_path / "key", tmp_path / "certificate"
-    argv = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
-    argv += ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)]
-    subprocess.run(argv, check=True, capture_output=True)
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    authority, trusted = trustme.CA(), tmp_path / "authority"
+    authority.cert_pem.write_to_path(trusted)
+    monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
     trust.cache_clear()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
+    authority.issue_cert("localhost").configure_cert(context)
     got = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=hold, args=(server, context, got))
