@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from interlock.dispatch.base import Job, Outcome, Request
+from interlock.dispatch.pace import MOST
 from interlock.dispatch.python import ahead as python_ahead
-from interlock.dispatch.python.ahead import MOST
 from interlock.model.states import Reason
 
 Make = Callable[..., Any]

@@ -8,7 +8,7 @@ from tests.dispatch.shop import Shop, marked, until
 
 from interlock.dispatch.base import Job, Outcome, Request
 from interlock.dispatch.commands import lines as command_lines
-from interlock.dispatch.commands.lines import MOST
+from interlock.dispatch.pace import MOST
 from interlock.model.states import Reason
 
 NOTE = "echo $INTERLOCK_ITEM >> began; case $INTERLOCK_ITEM in *w) while [ ! -e go ]; do sleep 0.01; done;; *f) exit 1;; esac"

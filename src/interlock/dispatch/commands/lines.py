@@ -13,20 +13,19 @@ from typing import Final
 
 from interlock.dispatch.attempt import Attempt
 from interlock.dispatch.base import Job
+from interlock.dispatch.pace import Pace
 from interlock.model.actions import Ahead
 
-MOST: Final = 64
 LOOK_MS: Final = 25
 SLOW_MS: Final = 25
 """Commits cost too little beside such commands for a line to be worth it."""
 _LASTING_MS: Final = 100.0
-_MEMORY: Final = 0.9
 
 
 class _Line:
-    """One job's. `mean_ms` is None as long as none has ended: one slow command counts at once, quick ones slowly."""
+    """One job's. Its pace is in milliseconds."""
 
-    __slots__ = ("job", "mean_ms", "stopped", "under_way", "waiting")
+    __slots__ = ("job", "pace", "stopped", "under_way", "waiting")
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -34,14 +33,12 @@ class _Line:
         self.waiting: deque[Attempt] = deque()
         self.stopped: list[Attempt] = []
         """Those that have a place and wait for a word after a failure."""
-        self.mean_ms: float | None = None
+        self.pace = Pace()
 
     @property
     def each(self) -> int:
         """How many may wait behind each that is under way."""
-        if self.mean_ms is None or self.mean_ms > SLOW_MS:
-            return 0
-        return min(MOST, int(LOOK_MS / max(self.mean_ms, 1.0)))
+        return self.pace.each(LOOK_MS, SLOW_MS)
 
     def take(self, chosen: Callable[[Attempt], bool]) -> list[Attempt]:
         """Take some out."""
@@ -77,8 +74,7 @@ class CommandLines:
         if line is None:
             return None
         line.under_way -= 1
-        mean = line.mean_ms
-        line.mean_ms = took_ms if mean is None or took_ms > mean else _MEMORY * mean + (1 - _MEMORY) * took_ms
+        line.pace.note(took_ms)
         if not line.waiting:
             return None
         self.waiting -= 1
@@ -93,7 +89,7 @@ class CommandLines:
         """Let none wait behind the job's commands until quick ones have ended again."""
         line = self._lines.get(job.key)
         if line is not None:
-            line.mean_ms = max(line.mean_ms or 0.0, _LASTING_MS)
+            line.pace.note(_LASTING_MS)
 
     def go_on(self) -> list[Attempt]:
         """Return those that may begin since the failures before them were looked at."""
@@ -131,7 +127,7 @@ class CommandLines:
         """Return, by step, how many attempts wait in line and how many may behind each under way."""
         found: dict[int, Ahead] = {}
         for line in self._lines.values():
-            if line.job.run_id == run_id and line.mean_ms is not None:
+            if line.job.run_id == run_id and line.pace.mean is not None:
                 # of an earlier loop nothing waits any more
                 found[line.job.step] = Ahead(waiting=len(line.waiting), each=line.each)
         return found

@@ -6,39 +6,37 @@ expected to do in `LOOK_US`; a unit in line has an open attempt and has not begu
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Final
 
 from interlock.dispatch.base import Job, Request
+from interlock.dispatch.pace import Pace
 from interlock.dispatch.python.peer import Peer
 from interlock.model.actions import Ahead
 from interlock.model.events import Process
 
-MOST: Final = 64
 LOOK_US: Final = 20_000
 SLOW_US: Final = 10_000
 """Commits cost too little beside such units for a line to be worth it."""
-_MEMORY: Final = 0.9
 
 
 class Lines:
-    """The lines of all workers. One slow unit counts at once, quick ones bring the mean down again slowly."""
+    """The lines of all workers."""
 
     def __init__(self, peers: dict[int, Peer]) -> None:
         self._peers = peers
-        self._mean_us: dict[tuple[str, int], float] = {}
+        self._paces: defaultdict[tuple[str, int], Pace] = defaultdict(Pace)
+        """By run and step, in microseconds."""
 
     def note(self, job: Job, took_us: int) -> None:
         """Learn from an answer."""
         if job.idle_timeout_ms is None:
-            place = (job.run_id, job.step)
-            mean = self._mean_us.get(place, 0.0)
-            self._mean_us[place] = took_us if took_us > mean else _MEMORY * mean + (1 - _MEMORY) * took_us
+            self._paces[job.run_id, job.step].note(took_us)
 
     def _each(self, run_id: str, step: int) -> int:
-        mean = self._mean_us.get((run_id, step))
-        return 0 if mean is None or mean > SLOW_US else min(MOST, int(LOOK_US / max(mean, 1.0)))
+        pace = self._paces.get((run_id, step))
+        return 0 if pace is None else pace.each(LOOK_US, SLOW_US)
 
     def offer(self, job: Job, wanted: int, fresh: Iterable[Process | None]) -> list[Process | None]:
         """Promise up to `wanted` places in line: behind units of the job, and workers that are just offered to it."""
@@ -80,5 +78,5 @@ class Lines:
         for peer in self._peers.values():
             if peer.line and peer.line[0].job.run_id == run_id:
                 waiting[peer.line[0].job.step] += len(peer.line)
-        steps = (step for run, step in self._mean_us if run == run_id)
+        steps = (step for run, step in self._paces if run == run_id)
         return {step: Ahead(waiting=waiting[step], each=self._each(run_id, step)) for step in steps}
