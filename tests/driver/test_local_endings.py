@@ -15,6 +15,7 @@ import pytest
 
 from interlock.dispatch.base import Job, Started
 from interlock.dispatch.python import pool
+from interlock.dispatch.python.link import Ends, Link, NoWorkerError
 from interlock.model.plan import Command
 from interlock.model.states import Reason
 
@@ -355,7 +356,20 @@ def test_a_full_disk_fails_only_units_that_had_something_to_log(make_functions: 
     assert not loud.answered, "what it did outside may have happened"
 
 
-def test_when_descriptors_run_out_there_are_fewer_workers_and_none_is_mixed_up(make_functions: Make) -> None:
+def test_when_descriptors_run_out_there_are_fewer_workers_and_none_is_mixed_up(
+    make_functions: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    fork = Link.fork
+
+    def telling(link: Link, count: int) -> list[Ends]:
+        try:
+            return fork(link, count)
+        except NoWorkerError as error:
+            said.append(str(error))
+            raise
+
+    monkeypatch.setattr(Link, "fork", telling)
     functions = make_functions(ENDINGS)
     job = functions.job("pid")
     [first] = functions.executor.capacity(job, 1)
@@ -368,7 +382,7 @@ def test_when_descriptors_run_out_there_are_fewer_workers_and_none_is_mixed_up(m
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert None in places
-    assert len(set(places) - {None, first}) > 0
+    assert len(set(places) - {None, first}) > 0, said
     functions.executor.start([functions.request(job, None, place) for place in places])
     for outcome in functions.outcomes(16).values():
         assert json.loads(outcome.output) == outcome.process.pid
