@@ -317,8 +317,7 @@ class LocalExecutor:
         self._isolation.close()
         if self._used_python:
             prefix = self._marker.prefix.encode()
-            # all that forked has been reaped, so nothing is caught between fork and exec: no need to wait between scans
-            sweep(lambda value: any(mark.startswith(prefix) for mark in value.split(b" ")), between_scans_s=0.0)
+            sweep(lambda value: any(mark.startswith(prefix) for mark in value.split(b" ")))
         self._reaper.close()
         self._log.close()
         with self._lock:

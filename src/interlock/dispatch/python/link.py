@@ -60,8 +60,10 @@ class Link:
     def __init__(self, interpreter: Interpreter) -> None:
         self._ended: list[tuple[int, int]] = []
         self.dead = False
+        import tempfile  # noqa: PLC0415 - heavy, and many runs call no Python function
+
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._stderr = _scratch_file()
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the link
         argv = [*interpreter.argv, zygote.__file__, str(theirs.fileno()), *interpreter.folders]
         try:
             self._process = self._spawn(argv, theirs.fileno(), interpreter.env)
@@ -215,15 +217,6 @@ class Link:
             self._process.kill()
             self._process.wait()
         self._stderr.close()
-
-
-def _scratch_file() -> IO[bytes]:
-    """Return a file that is nobody else's and goes with us."""
-    if hasattr(os, "memfd_create"):
-        return os.fdopen(os.memfd_create("stderr"), "w+b")
-    import tempfile  # noqa: PLC0415 - slow to import, and rarely needed
-
-    return tempfile.TemporaryFile()
 
 
 def _await_end(pid: int, bound_s: float) -> None:
