@@ -11,13 +11,11 @@ import sys
 
 from interlock.version import __version__
 
-_COLLECT_AFTER = 50_000
-
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    # what this program makes, it mostly keeps: looking for garbage at every 700th object cost a tenth of a run
-    gc.set_threshold(_COLLECT_AFTER, 10, 10)
+    # what is imported stays: to look through it for garbage would cost a tenth of a short run
+    gc.disable()
     arguments = sys.argv[1:]
     if arguments and arguments[0] in {"--version", "-V"}:
         sys.stdout.write(f"interlock {__version__}\n")

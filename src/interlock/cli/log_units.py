@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from interlock.model.states import UnitState
 from interlock.store.base import Store, UnitRow
 
 
-class Named(NamedTuple):
+class Named(msgspec.Struct, frozen=True):
     """The unit and attempt of a dispatch; nothing is known of one whose reservation is not read yet."""
 
     unit: str | None
     step: str | None
     attempt: int | None
+
+    def is_of(self, name: str) -> bool:
+        """Tell whether it is the unit or the step of that name."""
+        return name in {self.unit, self.step}
 
 
 _NOBODY = Named(None, None, None)

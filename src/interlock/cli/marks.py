@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 
-class Mark(NamedTuple):
+class Mark(msgspec.Struct, frozen=True):
     """A sign, its ASCII spelling and a colour."""
 
     sign: str
@@ -36,5 +38,5 @@ def mark(state: str) -> Mark:
     try:
         found.sign.encode(sys.stdout.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
-        return found._replace(sign=found.plain)
+        return msgspec.structs.replace(found, sign=found.plain)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import io
 import os
@@ -45,6 +46,7 @@ COMMANDS: Final[dict[str, str]] = {
     "completion": "Print the completion script of a shell.",
 }
 """Command and summary, in the order of help. Each stands in `commands/<name>.py` under its own name."""
+_COLLECT_AFTER: Final = 50_000
 
 
 class LazyGroup(click.Group):
@@ -59,6 +61,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"interlock.cli.commands.{cmd_name}")
+        _collect_garbage()
         command: click.Command = module.command
         command.name = cmd_name
         command.help = command.help or COMMANDS[cmd_name]
@@ -107,6 +110,13 @@ class LazyGroup(click.Group):
 def cli(session: Session, project: Path | None) -> None:
     """Run durable workflows from Markdown files; nothing finished is lost or done twice."""
     session.project = project
+
+
+def _collect_garbage() -> None:
+    """Look for garbage from here on, rarely and not in what is imported: what this program makes, it mostly keeps."""
+    gc.set_threshold(_COLLECT_AFTER, 10, 10)
+    gc.freeze()
+    gc.enable()
 
 
 def run(arguments: Sequence[str], session: Session | None = None) -> int:

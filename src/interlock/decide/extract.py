@@ -20,7 +20,7 @@ from interlock.model.outcome import PLACEHOLDERS
 
 _MOST_TRIES: Final = 1_000
 _PLACEHOLDERS: Final = frozenset({"...", "…", "todo", "tbd", "string", "text", "placeholder", "your answer here"})
-_ANGLED: Final = re.compile(r"<[^<>]{1,60}>")
+_ANGLED: Final = r"<[^<>]{1,60}>"
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -103,7 +103,7 @@ def _errors(schema_json: str, value: object) -> list[str]:
 def _is_placeholder(value: object, schema_json: str) -> bool:
     """Tell whether every text in the value stands for a text that was never written; one the schema names is one."""
     texts = list(_texts(value))
-    if not all(text.strip().casefold() in _PLACEHOLDERS or _ANGLED.fullmatch(text.strip()) for text in texts):
+    if not all(text.strip().casefold() in _PLACEHOLDERS or re.fullmatch(_ANGLED, text.strip()) for text in texts):
         return False
     return bool(texts) and not _named(schema_json).intersection(texts)
 

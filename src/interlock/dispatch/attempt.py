@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from interlock.dispatch.base import Outcome, Request
 from interlock.model.events import Process
@@ -13,14 +15,14 @@ from interlock.model.states import Reason
 KILL_AFTER_S: Final = 5.0
 
 
-class Ending(NamedTuple):
+class Ending(msgspec.Struct, frozen=True):
     """Why an attempt is being ended by us. `reason` is None for a cancel."""
 
     reason: Reason | None
     error: str
 
 
-class Cancel(NamedTuple):
+class Cancel(msgspec.Struct, frozen=True):
     """A wish to end, from outside. `kill_at` is monotonic."""
 
     kill_at: float

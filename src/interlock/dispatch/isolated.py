@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from interlock.dispatch.git.repository import Repository
     from interlock.dispatch.git.trees import Trees
 
-_COMMIT: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_COMMIT: Final = r"[0-9a-f]{40}|[0-9a-f]{64}"
 
 
 class Isolation:
@@ -94,7 +94,7 @@ class Isolation:
 
     def resolved(self, ask: WorktreeAsk) -> WorktreeAsk:
         """Return the ask with the commit that its base means now; the same all through a driver's life."""
-        if _COMMIT.fullmatch(ask.commit):
+        if re.fullmatch(_COMMIT, ask.commit):
             return ask
         from interlock.dispatch.git.command import Git  # noqa: PLC0415 - as for _room
         from interlock.dispatch.git.repository import resolve  # noqa: PLC0415 - as for _room

@@ -14,7 +14,7 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final
 
 import msgspec
 
@@ -39,7 +39,7 @@ _LONGEST_END: Final = 60_000
 _LEVEL: Final = 6
 
 
-class Line(NamedTuple):
+class Line(msgspec.Struct, frozen=True):
     """One verified line; `data` is JSON."""
 
     n: int

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeGuard
+from typing import Any, Final, TypeGuard
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from interlock.plan.diagnose import listed
@@ -25,7 +26,7 @@ def duration(value: object) -> int | UnsetType | None:
         return UNSET
 
 
-class Kind(NamedTuple):
+class Kind(msgspec.Struct, frozen=True):
     """What a key's value has to be."""
 
     wanted: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_FORM: Final = re.compile(r"([0-9]{1,16})(ms|s|m|h)?")
+_FORM: Final = r"([0-9]{1,16})(ms|s|m|h)?"
 _UNIT_MS: Final = {None: 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 _LONGEST_MS: Final = 2**53
 FORMS: Final = "write it as '500ms', '90s', '10m', '2h' or 'none'; a bare number is milliseconds"
@@ -22,7 +22,7 @@ def parse_duration(text: str) -> int | None:
     """Return `text` in milliseconds, None for `none`. Raises DurationError."""
     if text == "none":
         return None
-    found = _FORM.fullmatch(text)
+    found = re.fullmatch(_FORM, text)
     if not found:
         raise DurationError("is not a duration")
     duration_ms = int(found[1]) * _UNIT_MS[found[2]]

@@ -9,7 +9,7 @@ from typing import Final
 from interlock.model.plan import Shell
 from interlock.plan.sources import Missing, ScriptFile, Sources
 
-_ENV: Final = re.compile(r"(?:-S\s+|--split-string[= ])?(?:-\S+\s+)*(?:\w+=\S*\s+)*(\S+)")
+_ENV: Final = r"(?:-S\s+|--split-string[= ])?(?:-\S+\s+)*(?:\w+=\S*\s+)*(\S+)"
 
 
 def interpreter_of(
@@ -52,7 +52,7 @@ def _env_program(program: str, rest: str) -> str | None:
     """Return the program that `env` is asked to start."""
     if PurePosixPath(program).name != "env":
         return None
-    match = _ENV.match(rest)
+    match = re.match(_ENV, rest)
     return match[1] if match else None
 
 

@@ -22,11 +22,11 @@ from interlock.plan.schema_check import compiled, read_schema
 from interlock.plan.yaml import Entry, Mapping, Node, Scalar
 
 _OWN: Final = ("default", "description")
-_SECRET_NAME: Final = re.compile(
+_GUARDED_NAME: Final = (
     r"(^|_)(secrets?|tokens?|passwords?|passwd|passphrase|credentials?|api_?keys?|private_?keys?|access_?keys?)(_|$)"
 )
-_SECRET_TEXT: Final = re.compile(r"\b(secret|password|passphrase|credential|api[ -]?key|private key|access token)s?\b")
-_COUNTED: Final = re.compile(r"(^|_)(max|min|num|count|n)_")
+_GUARDED_TEXT: Final = r"\b(secret|password|passphrase|credential|api[ -]?key|private key|access token)s?\b"
+_COUNTED: Final = r"(^|_)(max|min|num|count|n)_"
 
 
 def read_params(source: Source, node: Node, what: str) -> tuple[Param, ...]:
@@ -105,5 +105,5 @@ def _with_default(source: Source, param: Param, node: Node | None, schema: Any) 
 
 def _looks_secret(name: str, description: str) -> bool:
     words = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).casefold()
-    named = _SECRET_NAME.search(words) is not None and not _COUNTED.search(words)
-    return named or _SECRET_TEXT.search(description.casefold()) is not None
+    named = re.search(_GUARDED_NAME, words) is not None and not re.search(_COUNTED, words)
+    return named or re.search(_GUARDED_TEXT, description.casefold()) is not None

@@ -13,10 +13,10 @@ from interlock.model.plan import Reference
 STEP_ID: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 PARAM_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 GRAMMAR: Final = "write 'params.<name>' or 'steps.<id>.output', which '.name' and '[0]' may follow"
-_PARAM: Final = re.compile(rf"params\.({PARAM_NAME.pattern})")
-_STEP: Final = re.compile(rf"steps\.({STEP_ID.pattern})\.output((?:\.{STEP_ID.pattern}|\[(?:0|[1-9][0-9]{{0,8}})\])*)")
-_ITEM: Final = re.compile(rf"item((?:\.{STEP_ID.pattern}|\[(?:0|[1-9][0-9]{{0,8}})\])*)")
-_PART: Final = re.compile(rf"\.({STEP_ID.pattern})|\[([0-9]+)\]")
+_PARAM: Final = rf"params\.({PARAM_NAME.pattern})"
+_STEP: Final = rf"steps\.({STEP_ID.pattern})\.output((?:\.{STEP_ID.pattern}|\[(?:0|[1-9][0-9]{{0,8}})\])*)"
+_ITEM: Final = rf"item((?:\.{STEP_ID.pattern}|\[(?:0|[1-9][0-9]{{0,8}})\])*)"
+_PART: Final = rf"\.({STEP_ID.pattern})|\[([0-9]+)\]"
 _LONGEST: Final = 1_000
 
 
@@ -32,21 +32,21 @@ def parse_reference(text: str) -> Reference:
     """Return `text` parsed. Raises ReferenceSyntaxError."""
     if len(text) > _LONGEST:
         raise ReferenceSyntaxError(f"is longer than {_LONGEST} characters")
-    if found := _PARAM.fullmatch(text):
+    if found := re.fullmatch(_PARAM, text):
         return Reference(text=text, root="params", name=found[1])
-    if found := _STEP.fullmatch(text):
+    if found := re.fullmatch(_STEP, text):
         return Reference(text=text, root="steps", name=found[1], path=_path(found[2]))
     raise ReferenceSyntaxError("is not a reference", _hint(text))
 
 
 def parse_item(text: str) -> Reference | None:
     """Return `item(.<name>|[<int>])*` parsed, None for any other text."""
-    found = _ITEM.fullmatch(text) if len(text) <= _LONGEST else None
+    found = re.fullmatch(_ITEM, text) if len(text) <= _LONGEST else None
     return None if found is None else Reference(text=text, root="item", name="", path=_path(found[1]))
 
 
 def _path(tail: str) -> tuple[str | int, ...]:
-    return tuple(name or int(index) for name, index in _PART.findall(tail))
+    return tuple(name or int(index) for name, index in re.findall(_PART, tail))
 
 
 def unparse(reference: Reference) -> str:

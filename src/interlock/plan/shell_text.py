@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_PART: Final = re.compile(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"|(?<![^\s;&|()])#[^\n]*|\|\|?&?|.", re.DOTALL)
+_PART: Final = r"(?s:\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"|(?<![^\s;&|()])#[^\n]*|\|\|?&?|.)"
 
 
 def has_pipe(text: str) -> bool:
     """Tell whether `text` has a `|` that is neither quoted, in a comment, nor part of `||`."""
-    return any(match.group() in {"|", "|&"} for match in _PART.finditer(text))
+    return any(match.group() in {"|", "|&"} for match in re.finditer(_PART, text))

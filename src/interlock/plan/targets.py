@@ -27,8 +27,8 @@ KIND_TEXT: Final[dict[Kind, str]] = {
     "route": "a route",
 }
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
-_PYTHON: Final = re.compile(rf"python:{_NAME}(\.{_NAME})*:{_NAME}")
-_LIBRARY: Final = re.compile(r"([A-Za-z0-9][\w.-]*//)?[a-z]+(/[A-Za-z0-9_-]+)+")
+_PYTHON: Final = rf"python:{_NAME}(\.{_NAME})*:{_NAME}"
+_LIBRARY: Final = r"([A-Za-z0-9][\w.-]*//)?[a-z]+(/[A-Za-z0-9_-]+)+"
 _PATH_START: Final = ("./", "../", "/", "~")
 
 
@@ -55,7 +55,7 @@ def read_uses(source: Source, node: Node, what: str) -> UsesDecl | UnsetType:
     if written is UNSET:
         return UNSET
     if written.startswith("python:"):
-        if not _PYTHON.fullmatch(written):
+        if not re.fullmatch(_PYTHON, written):
             message = f"'{shown(written)}' names no Python function"
             source.error(node.place, "bad-uses", message, "write 'python:package.module:function'")
             return UNSET
@@ -63,7 +63,7 @@ def read_uses(source: Source, node: Node, what: str) -> UsesDecl | UnsetType:
     if written != written.strip() or "\n" in written:
         source.error(node.place, "bad-uses", f"{what} must be one path without blanks around it")
         return UNSET
-    if not written.startswith(_PATH_START) and _LIBRARY.fullmatch(written):
+    if not written.startswith(_PATH_START) and re.fullmatch(_LIBRARY, written):
         return UsesDecl(place=node.place, text=written, kind="library")
     kind: Literal["workflow", "script"] = "workflow" if written.endswith(".md") else "script"
     return UsesDecl(place=node.place, text=written, kind=kind)

@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -43,14 +43,14 @@ _JSON: Final[dict[tuple[str, str], Any]] = {
 _SEQ: Final = frozenset({"seq", "run_seq"})
 
 
-class Member(NamedTuple):
+class Member(msgspec.Struct, frozen=True):
     """A run to be taken out; `seq` is its number in this journal only."""
 
     seq: int
     id: str
 
 
-class _Table(NamedTuple):
+class _Table(msgspec.Struct, frozen=True):
     name: str
     by: str
     order: str

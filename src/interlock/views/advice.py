@@ -7,7 +7,7 @@ refused for the state it was offered in.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -16,7 +16,7 @@ from interlock.store.base import RunRow, StepRow
 from interlock.views.facts import PlanFacts
 
 
-class Next(NamedTuple):
+class Next(msgspec.Struct, frozen=True):
     """A command, and what it does where that is not plain from the command."""
 
     command: str
@@ -60,7 +60,7 @@ def _of_family(run: RunRow, found: Next) -> Next:
     verb, _, rest = found.command.removeprefix("interlock ").partition(" ")
     if run.root is None or verb not in _DRIVES:
         return found
-    return found._replace(command=f"interlock {verb} {run.root}{rest.removeprefix(run.id)}")
+    return msgspec.structs.replace(found, command=f"interlock {verb} {run.root}{rest.removeprefix(run.id)}")
 
 
 def with_the_whole(ended: RunRow) -> Next:

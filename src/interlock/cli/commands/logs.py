@@ -63,7 +63,7 @@ def _until_ended(store: Store, run_id: str) -> Callable[[], bool]:
 def _wanted(frames: Iterator[Frame], attempts: Attempts, unit: str | None, stream: str | None) -> Iterator[Frame]:
     for frame in frames:
         fits = stream is None or frame.stream in {stream, "note"}
-        if fits and (unit is None or unit in attempts.named(frame.dispatch)):
+        if fits and (unit is None or attempts.named(frame.dispatch).is_of(unit)):
             yield frame
 
 

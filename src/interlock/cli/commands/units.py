@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import click
+import msgspec
 
 from interlock.cli.marks import mark
 from interlock.cli.options import example, from_option, json_option, run_argument
@@ -88,7 +89,7 @@ def _width(store: Store, run_id: str, steps: Sequence[StepRow], *, everything: b
 _GATE_PARTS: Final = ".gate~r2:l2.approval"
 
 
-class _Column(NamedTuple):
+class _Column(msgspec.Struct, frozen=True):
     head: str
     width: int
     cell: Callable[[UnitRow], str]

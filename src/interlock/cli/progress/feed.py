@@ -10,7 +10,9 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
+
+import msgspec
 
 from interlock.model.events import Event, StepMoved
 from interlock.model.run import Snapshot
@@ -19,7 +21,7 @@ _INTERVAL_S: Final = 0.1
 _MOST_EVENTS: Final = 50_000
 
 
-class Change(NamedTuple):
+class Change(msgspec.Struct, frozen=True):
     """Events of one run in order, and its snapshot, which may be ahead of them."""
 
     events: Sequence[Event]

@@ -36,9 +36,9 @@ class NdjsonRenderer:
         """Write the events, all in one go; those of child runs have their own run's id."""
         encode = msgspec.json.encode
         lines = [
-            encode(live_event_view(event, of.run.id, partial(_name, of))) + b"\n"
-            for events, of in changes
-            for event in events
+            encode(live_event_view(event, change.snapshot.run.id, partial(_name, change.snapshot))) + b"\n"
+            for change in changes
+            for event in change.events
         ]
         if lines:
             self._write(b"".join(lines))

@@ -61,8 +61,9 @@ class PlainRenderer:
 
     def show(self, changes: Sequence[Change], snapshot: Snapshot, dropped: int) -> None:
         """Write a line for what a person would want to know."""
-        for events, of in changes:
-            for event in events:
+        for change in changes:
+            of = change.snapshot
+            for event in change.events:
                 self.spending.see(event)
                 if not (in_map(of) and _is_routine(event)):
                     self._tell(event, of)

@@ -73,7 +73,9 @@ def _serve(helper: Helper, key: Key, policy: Policy, talk: Talk) -> Said:
         talk.report(helper.process)
     said = _Line(helper, turn, talk).run(key)
     told = slash.notice(ask.engine, ask.command[0], talk.ask.prompt)
-    return said._replace(answer=msgspec.structs.replace(said.answer, notices=(*told, *said.answer.notices)))
+    return msgspec.structs.replace(
+        said, answer=msgspec.structs.replace(said.answer, notices=(*told, *said.answer.notices))
+    )
 
 
 class _Line:

@@ -8,7 +8,9 @@ of tool that is not known, or a path that cannot be told to lie below, is refuse
 from __future__ import annotations
 
 import posixpath
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import msgspec
 
 from interlock.dispatch.agents.base import CannotAskError
 from interlock.dispatch.agents.jsonl import dig, text_at
@@ -20,7 +22,7 @@ _EDITS: Final = frozenset({"edit", "move", "delete"})
 _LEVELS: Final = ("all", "edits", "read")
 
 
-class Policy(NamedTuple):
+class Policy(msgspec.Struct, frozen=True):
     """One of the levels."""
 
     level: str

@@ -7,13 +7,15 @@ rate limit by its words, since both come as 429; the text is never lost.
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from interlock.dispatch.agents.quota import delay_ms, until_ms
 from interlock.model.states import Reason
 
 
-class Fault(NamedTuple):
+class Fault(msgspec.Struct, frozen=True):
     """Why a call failed, and when it may be tried again."""
 
     reason: Reason

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -25,7 +25,7 @@ from interlock.model.outcome import Outcome
 from interlock.model.states import Reason
 
 
-class Talk(NamedTuple):
+class Talk(msgspec.Struct, frozen=True):
     """Where one prompt is carried out."""
 
     ask: Ask
@@ -47,7 +47,7 @@ class Talk(NamedTuple):
         return line
 
 
-class Said(NamedTuple):
+class Said(msgspec.Struct, frozen=True):
     """How a conversation went."""
 
     answer: Answer

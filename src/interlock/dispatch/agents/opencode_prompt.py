@@ -9,8 +9,10 @@ is never sent a second time.
 from __future__ import annotations
 
 import time
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import quote
+
+import msgspec
 
 from interlock.dispatch.agents.base import Ask
 from interlock.dispatch.agents.jsonl import Event, dig, text_at
@@ -23,7 +25,7 @@ _RECENT: Final = 40
 """Messages of a session that are looked at: a prompt's own are the newest."""
 
 
-class State(NamedTuple):
+class State(msgspec.Struct, frozen=True):
     """What the server says of a prompt."""
 
     status: Event
@@ -45,7 +47,7 @@ class State(NamedTuple):
         return bool(dig(info, "error")) or text_at(info, "finish") not in {"", "tool-calls"}
 
 
-class Prompt(NamedTuple):
+class Prompt(msgspec.Struct, frozen=True):
     """Where a prompt stands: session and message."""
 
     session: str

@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Literal, NamedTuple, cast
+from typing import Any, Final, Literal, cast
+
+import msgspec
 
 Mode = Literal["last", "first", "sum", "join"]
 _MODES: Final = frozenset({"first", "sum", "join"})
 _CONDITION: Final = re.compile(r"([^=!\s]+)(?:(!?=)(\S*))?")
 
 
-class Condition(NamedTuple):
+class Condition(msgspec.Struct, frozen=True):
     """What an event must have at `path`; without `sign`, anything."""
 
     path: tuple[str, ...]
@@ -33,7 +35,7 @@ class Condition(NamedTuple):
         return any(_shown(value) == self.value for value in found) is (self.sign == "=")
 
 
-class Rule(NamedTuple):
+class Rule(msgspec.Struct, frozen=True):
     """A rule, parsed."""
 
     mode: Mode

@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import quote
 
 import msgspec
@@ -51,7 +51,7 @@ _PIPE_BYTES: Final = 1_048_576
 _UNBOUNDED: Final = 1 << 62
 
 
-class _Place(NamedTuple):
+class _Place(msgspec.Struct, frozen=True):
     """Where one prompt is carried out: the thread's poller and what its output is redacted by."""
 
     attempt: Attempt

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
@@ -22,7 +22,7 @@ from interlock.model.events import Usage
 from interlock.model.states import Reason
 
 
-class Reading(NamedTuple):
+class Reading(msgspec.Struct, frozen=True):
     """The rules of a row, parsed."""
 
     output: Literal["text", "json", "jsonl"]
@@ -60,7 +60,7 @@ def read(row: Reading, reply: Reply) -> Answer:
     return msgspec.structs.replace(known, text=text.removesuffix("\n") if row.output == "text" else text)
 
 
-class _Fault(NamedTuple):
+class _Fault(msgspec.Struct, frozen=True):
     error: str
     said: str
     """What of it are the agent's own words: only these tell a reason."""

@@ -12,7 +12,9 @@ import select
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from interlock.dispatch.attempt import Attempt, now_ms
 from interlock.dispatch.base import EnvAudit, Job, Outcome, Report
@@ -32,7 +34,7 @@ from interlock.model.states import Reason
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
-class _Shared(NamedTuple):
+class _Shared(msgspec.Struct, frozen=True):
     """What the attempts of one job share."""
 
     context: JobContext

@@ -15,7 +15,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
+
+import msgspec
 
 from interlock.dispatch.attempt import Attempt
 from interlock.dispatch.base import NEVER, Outcome, Report
@@ -32,7 +34,7 @@ _SHORT_MS: Final = 1_000
 """A time limit below this is watched by a thread from the start."""
 
 
-class Pump(NamedTuple):
+class Pump(msgspec.Struct, frozen=True):
     """The thread that polls: its poller, and where it takes reports without being woken."""
 
     poller: select.epoll

@@ -7,7 +7,9 @@ such a value comes back byte for byte.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+import msgspec
 
 from interlock.errors import InterlockError
 
@@ -56,7 +58,7 @@ class NullRedactor:
         return data
 
 
-class ResolvedEnv(NamedTuple):
+class ResolvedEnv(msgspec.Struct, frozen=True):
     """What a job's `env:` entries came to. `names` are for the audit, `warnings` for a person; neither holds a value."""
 
     values: dict[str, str]

@@ -14,7 +14,9 @@ import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from interlock.dispatch.env.clean import clean
 from interlock.dispatch.git.base import IsolationError
@@ -65,7 +67,7 @@ def dated(at: int) -> dict[str, str]:
     return {f"GIT_{who}_DATE": f"@{at} +0000" for who in ("AUTHOR", "COMMITTER")}
 
 
-class Answer(NamedTuple):
+class Answer(msgspec.Struct, frozen=True):
     """What git said. `out` is bytes, since names of files are."""
 
     code: int

@@ -12,7 +12,9 @@ import contextlib
 import os
 import re
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from interlock.dispatch.git.command import Git
 from interlock.dispatch.git.repository import below, hold, registrations
@@ -25,14 +27,14 @@ _NEAR_S: Final = 2
 _LINE: Final = re.compile(rb"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) .* ([0-9]+) [-+][0-9]{4}(?:\t(.*))?$")
 
 
-class _Stash(NamedTuple):
+class _Stash(msgspec.Struct, frozen=True):
     commit: str
     parent: str
     when: int
     said: str
 
 
-class _Log(NamedTuple):
+class _Log(msgspec.Struct, frozen=True):
     commits: tuple[str, ...]
     resets: tuple[int, ...]
 

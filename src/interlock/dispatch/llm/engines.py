@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -32,7 +32,7 @@ _APIS: Final = {
 """Imported when first used: each brings its SDK along."""
 
 
-class Ending(NamedTuple):
+class Ending(msgspec.Struct, frozen=True):
     """How a call ended: with a failure, a reply, or both (a reply that must not be used). Neither: cancelled."""
 
     failure: Failure | None = None
@@ -90,7 +90,9 @@ class LlmEngines:
         ending = self._watched(attempt, settings, (line, api), call)
         if ending.reply is None:
             return ending
-        return ending._replace(cost_usd=cost_usd(settings.driver, settings.base_url, call.model, ending.reply))
+        return msgspec.structs.replace(
+            ending, cost_usd=cost_usd(settings.driver, settings.base_url, call.model, ending.reply)
+        )
 
     def _watched(self, attempt: Attempt, settings: EngineSettings, to: tuple[Line, Api], call: EngineCall) -> Ending:
         line, api = to
@@ -118,7 +120,7 @@ class LlmEngines:
         told = " ".join(trouble.message.split())[:200]
         notice = f"engine `{settings.name}` does not enforce this schema, so the prompt carries it: {told}"
         ending, _ = _once(api, _ask(request, call, None), settings, request.job.idle_timeout_ms)
-        return ending._replace(notices=(notice,))
+        return msgspec.structs.replace(ending, notices=(notice,))
 
     def close(self) -> None:
         """Release what is held; no call may be under way. Idempotent."""

@@ -44,7 +44,9 @@ def end_strays(marker: Marker, ended: Callable[[str], bool], give_up_s: float = 
     def wanted(value: bytes) -> bool:
         marks = parse(value.decode("utf-8", "surrogateescape"))
         return any(
-            mark[:3] == (marker.run_id, marker.holder, str(marker.term)) and ended(mark.dispatch) for mark in marks
+            (mark.run_id, mark.holder, mark.term) == (marker.run_id, marker.holder, str(marker.term))
+            and ended(mark.dispatch)
+            for mark in marks
         )
 
     # their leaders have all been reaped, so none can be caught between fork and exec: no need to wait between scans

@@ -7,12 +7,14 @@ survives fork, exec, setsid and a dead parent; only a program that empties its e
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 VARIABLE: Final = "INTERLOCK_MARKER"
 
 
-class Marker(NamedTuple):
+class Marker(msgspec.Struct, frozen=True):
     """Who drives: all that a driver's children have in common."""
 
     run_id: str
@@ -43,7 +45,7 @@ def step_of(dispatch: str) -> int | None:
     return int(parts[1]) if len(parts) == 3 and parts[1].isdigit() else None  # noqa: PLR2004 - as dispatch_id makes it
 
 
-class Mark(NamedTuple):
+class Mark(msgspec.Struct, frozen=True):
     """One marker as found on a process."""
 
     run_id: str
@@ -55,4 +57,4 @@ class Mark(NamedTuple):
 def parse(value: str) -> list[Mark]:
     """Return the marks in a marker's value, innermost first; what is malformed is nobody's and left out."""
     parts = (text.split(":", 3) for text in value.split(" "))
-    return [Mark(*found) for found in parts if len(found) == len(Mark._fields)]
+    return [Mark(*found) for found in parts if len(found) == len(Mark.__struct_fields__)]

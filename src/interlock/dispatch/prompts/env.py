@@ -7,7 +7,8 @@ also under the API's own), so that no key is sent to an endpoint that it was not
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+
+import msgspec
 
 from interlock.dispatch.base import EngineSettings
 from interlock.dispatch.env.redact import MIN_LENGTH, PatternRedactor
@@ -15,7 +16,7 @@ from interlock.dispatch.env.redact_base import EnvUnresolvedError, Redactor, Res
 from interlock.model.plan import KEY_OF_API
 
 
-class Keyed(NamedTuple):
+class Keyed(msgspec.Struct, frozen=True):
     """A resolved environment whose redactor also knows `key`, the engine's key."""
 
     env: ResolvedEnv

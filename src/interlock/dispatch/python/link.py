@@ -14,7 +14,9 @@ import socket
 import subprocess
 import time
 from collections import deque
-from typing import IO, Final, NamedTuple
+from typing import IO, Final
+
+import msgspec
 
 from interlock.dispatch.processes.identity import identify
 from interlock.dispatch.processes.open_files import give_back
@@ -26,12 +28,14 @@ _CLOSE_TIMEOUT_S: Final = 5.0
 _REAP_S: Final = 0.1
 _OLDEST: Final = 8
 
+_Socket = socket.socket
+
 
 class NoWorkerError(Exception):
     """No worker can be had; the message says why."""
 
 
-class Interpreter(NamedTuple):
+class Interpreter(msgspec.Struct, frozen=True):
     """What runs the functions: argv prefix, folders before its own path, environment."""
 
     argv: tuple[str, ...]
@@ -39,19 +43,19 @@ class Interpreter(NamedTuple):
     env: dict[bytes, bytes]
 
 
-class Ends(NamedTuple):
+class Ends(msgspec.Struct, frozen=True):
     """The driver's ends of what connects it with one worker."""
 
     process: Process
-    socket: socket.socket
-    ahead: socket.socket
-    waiting: socket.socket
+    socket: _Socket
+    ahead: _Socket
+    waiting: _Socket
     """The worker's own end of `ahead`: what is read from it here, the worker will never see."""
     out: int
     err: int
 
 
-_Wires = tuple[socket.socket, socket.socket, socket.socket, int, int]
+_Wires = tuple[_Socket, _Socket, _Socket, int, int]
 
 
 class Link:

@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from interlock.dispatch.base import NEVER, EnvAudit, Job, Outcome, Report, Request
 from interlock.dispatch.env.redact_base import EnvUnresolvedError, NullRedactor, ResolvedEnv
 from interlock.dispatch.logs.log import FLUSH_AFTER_S, RunLog
@@ -59,7 +61,7 @@ class PythonPool(Crew):
         post: Callable[[Callable[[], None]], None],
     ) -> None:
         marked = {**interpreter.env, VARIABLE.encode(): marker.value("zygote").encode()}
-        places = Places(interpreter._replace(env=marked), log, poller, self._ended, self._catch_up)
+        places = Places(msgspec.structs.replace(interpreter, env=marked), log, poller, self._ended, self._catch_up)
         super().__init__(marker, log, report, places)
         self._post = post
         self._jobs = SharedJobs(env_for, marker, post, self._resolved)
