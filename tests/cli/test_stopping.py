@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ import pytest
 
 Interlock = Callable[..., "subprocess.CompletedProcess[str]"]
 PROGRAM = [sys.executable, "-c", "from interlock.cli.entry import main; main()"]
+FLOW = "---\nsteps:\n  - id: long\n    run: |\n      {}\n---\n"
 STUBBORN = "trap '' TERM INT HUP; echo $$ > pid; test -e open || while :; do sleep 0.1; done"
 
 
@@ -23,8 +26,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
 
     def call(work: str, *arguments: str, program: list[str] = PROGRAM) -> subprocess.Popen[bytes]:
-        flow = f"---\nsteps:\n  - id: long\n    run: |\n      {work}\n---\n"
-        (tmp_path / "flow.md").write_text(flow, encoding="utf-8")
+        (tmp_path / "flow.md").write_text(FLOW.format(work), encoding="utf-8")
         process = subprocess.Popen(
             [*program, "run", "flow.md", *arguments],
             cwd=tmp_path,
@@ -105,6 +107,49 @@ def test_a_hangup_that_was_ignored_at_the_start_is_ignored(
         process.wait(0.7)
     (tmp_path / "open").touch()
     assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize("ignored", [False, True])
+def test_the_exit_code_is_the_run_s_own_when_its_terminal_closes(
+    tmp_path: Path, interlock: Interlock, *, ignored: bool, as_json: bool
+) -> None:
+    work = "echo $$ > pid; until test -e open; do sleep 0.05; done"
+    (tmp_path / "flow.md").write_text(FLOW.format(work), encoding="utf-8")
+    ours, terminal = pty.openpty()
+    shell = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"] if ignored else []
+    process = subprocess.Popen(
+        ["setsid", "--ctty", *shell, *PROGRAM, "run", "flow.md", *(["--json"] if as_json else [])],
+        cwd=tmp_path,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+    )
+    os.close(terminal)
+    try:
+        until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(encoding="utf-8") != "")
+        os.close(ours)
+        if ignored:
+            (tmp_path / "open").touch()
+        assert process.wait(30) == (0 if ignored else 130)
+    finally:
+        process.kill()
+        process.wait()
+    (run,) = json.loads(interlock("list", "--json", cwd=tmp_path).stdout)
+    assert run["state"] == ("completed" if ignored else "active")
+    assert is_gone(pid_in(tmp_path))
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_the_exit_code_is_the_run_s_own_when_nothing_can_be_written(tmp_path: Path, options: tuple[str, ...]) -> None:
+    for code, work in ((1, "exit 3"), (0, "exit 0")):
+        (tmp_path / "flow.md").write_text(FLOW.format(work), encoding="utf-8")
+        with Path("/dev/full").open("wb") as full:
+            done = subprocess.run(
+                [*PROGRAM, "run", "flow.md", *options], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, check=False
+            )
+        assert done.returncode == code
+        assert b"how the run ended could not be written: No space left on device" in done.stderr
 
 
 def test_a_time_limit_is_an_interrupt(

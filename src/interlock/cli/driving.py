@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -33,11 +34,19 @@ def drive(app: App, start: Callable[[Observer], Result], *, as_json: bool) -> in
         else:
             show_summary(app, result)
             sys.stdout.flush()
-    except BrokenPipeError:
-        from interlock.cli.output import discard_output  # noqa: PLC0415 - a rare end
-
-        discard_output()
+    except OSError as error:
+        _give_up_output(error)
     return result.exit_code
+
+
+def _give_up_output(error: OSError) -> None:
+    """Go on without a reader; say so where somebody may still read it and did not leave by himself."""
+    from interlock.cli.output import discard_output, note  # noqa: PLC0415 - a rare end
+
+    discard_output()
+    if not isinstance(error, BrokenPipeError):
+        with contextlib.suppress(OSError):
+            note(f"note: how the run ended could not be written: {error.strerror}")
 
 
 def _last_line(app: App, result: Result) -> dict[str, Any]:
