@@ -10,6 +10,7 @@ from interlock.decide.reopen import close_lost
 from interlock.dispatch.base import Report
 from interlock.driver.loop import Stop
 from interlock.errors import LeaseHeldError, StoreError
+from interlock.model import events as ev
 from interlock.model.plan import Budget
 from interlock.testing.build import aborted, ok, over, step
 
@@ -167,6 +168,8 @@ def test_a_journal_that_fails_at_any_commit_dispatches_nothing_and_loses_no_end(
     assert len(desk.hand.started) == len(desk.attempts())
     ended = len(desk.hand.started)
     assert desk.store.take_spool(RUN) == (0 if also or commit == 1 else 1)
+    unwritten = [event for event in desk.told if isinstance(event, ev.AttemptFinished) and event.unit_state == "failed"]
+    assert [event.reason for event in unwritten] == ["journal_write_failed"] * (1 if also and ended else 0)
     first = list(desk.hand.started)
     desk.drive(all_well)
     assert desk.store.run(RUN).outcome == "ok"

@@ -28,7 +28,7 @@ from interlock.driver.family import Family, Instead, Opening, Revive
 from interlock.driver.jobs import ModuleChangedError
 from interlock.driver.lease import RENEW_MS, held_error, renewed
 from interlock.driver.member import OVER, Member, Moment, Place, ended_steps
-from interlock.driver.record import recorded
+from interlock.driver.record import recorded, unwritten
 from interlock.errors import InterlockError, StoreError
 from interlock.model import events as ev
 from interlock.model.actions import Dispatch
@@ -260,9 +260,8 @@ class Loop:
                 continue
             try:
                 self._store.spool(part.run_id, finished)
-            except StoreError:
-                # nothing can be written at all: the attempts stay open and the next driver closes them as lost
-                self._observe(finished, member.snap)
+            except StoreError as error:
+                self._observe([unwritten(event, error) for event in finished], member.snap)
 
     # time, people, signals
 

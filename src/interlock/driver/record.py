@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping, Sequence
 
+import msgspec
+
 from interlock.decide.outcome import record
 from interlock.decide.quota import parked
 from interlock.dispatch.base import EnvAudit, Outcome, Report, Started
 from interlock.driver.family import Family
 from interlock.driver.member import Member, Moment, Place
+from interlock.errors import StoreError
 from interlock.model import events as ev
 from interlock.model.run import Snapshot, Step
+from interlock.model.states import AttemptState, Reason, UnitState
 
 Inflight = MutableMapping[str, Place]
 """Started attempts without an end, by dispatch id."""
@@ -54,6 +58,19 @@ def _audited(member: Member, report: EnvAudit, wall_ms: int) -> Iterator[ev.Even
     for text in report.warnings:
         if f"env:{text}" not in member.snap.noticed:
             yield ev.Notice(at=wall_ms, code=f"env:{text}", text=text, step=step)
+
+
+def unwritten(event: ev.AttemptFinished, error: StoreError) -> ev.AttemptFinished:
+    """Return what watchers are told of an end that could be written nowhere; the next driver closes the attempt as lost."""
+    return msgspec.structs.replace(
+        event,
+        state=AttemptState.FAILED,
+        unit_state=UnitState.FAILED,
+        reason=Reason.JOURNAL_WRITE_FAILED,
+        error=f"how it ended could not be written: {error.message}",
+        result=None,
+        verdict=None,
+    )
 
 
 def _notices(snap: Snapshot, ended: Outcome, step: Step, wall_ms: int) -> Iterator[ev.Event]:

@@ -286,7 +286,10 @@ class Store(Protocol):
         ...
 
     def take_spool(self, run_id: str) -> int:
-        """Commit spooled finishes (those not refused) and remove the file; return how many were taken."""
+        """Commit spooled finishes (those not refused) and remove the file; return how many were taken.
+
+        From then on `spool` finds room on a disk that fills up, as far as the disk has any now.
+        """
         ...
 
     def request(self, run_id: str, kind: RequestKind, payload_json: bytes, made_by: str, at: int) -> int:

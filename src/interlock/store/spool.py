@@ -1,11 +1,14 @@
 """Finishes that the journal would not take, kept for the next driver: `spool/<run id>.jsonl`.
 
 Each line is `<crc32 in 8 hex digits> <event as JSON>`. Guarantees: `append` returns when the lines are durable; a
-torn last line is dropped; damage before it is an error, never skipped.
+torn last line is dropped; damage before it is an error, never skipped. After `keep_room` a disk that has filled up since
+still takes an end of ordinary size.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import zlib
 from collections.abc import Sequence
@@ -20,6 +23,8 @@ from interlock.store.artifacts import sync_folder
 
 _ENCODER: Final = msgspec.json.Encoder()
 _CRC_WIDTH: Final = 8
+_ROOM_BYTES: Final = 1_048_576
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Spool:
@@ -32,11 +37,42 @@ class Spool:
         """The run's file. Run ids are made by interlock and hold no separators; a foreign one may not escape."""
         return self._folder / (run_id.replace("/", "_") + ".jsonl")
 
-    def append(self, run_id: str, finishes: Sequence[AttemptFinished]) -> None:
-        """Add the finishes, durably."""
+    @property
+    def _room(self) -> Path:
+        return self._folder / "room"
+
+    def keep_room(self) -> None:
+        """Take room on the disk, for `append` to give back when it finds no other; where it cannot be had, go without."""
+        if self._room.exists():
+            return
+        with contextlib.suppress(OSError):
+            self._make_folder()
+            handle = os.open(self._room, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                _allocate(handle, _ROOM_BYTES)
+            except OSError:
+                self._room.unlink()
+                raise
+            finally:
+                os.close(handle)
+
+    def _make_folder(self) -> None:
         if not self._folder.is_dir():
             self._folder.mkdir(mode=0o700, exist_ok=True)
             sync_folder(self._folder.parent)
+
+    def append(self, run_id: str, finishes: Sequence[AttemptFinished]) -> None:
+        """Add the finishes, durably."""
+        self._make_folder()
+        try:
+            self._append(run_id, finishes)
+        except OSError as error:
+            if error.errno not in _FULL or not self._room.exists():
+                raise
+            self._room.unlink()
+            self._append(run_id, finishes)
+
+    def _append(self, run_id: str, finishes: Sequence[AttemptFinished]) -> None:
         target = self.path(run_id)
         handle = os.open(target, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "r+b") as file:
@@ -65,6 +101,15 @@ class Spool:
         if target.exists():
             target.unlink()
             sync_folder(self._folder)
+
+
+def _allocate(handle: int, size: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(handle, 0, size)
+        return
+    left = size
+    while left:
+        left -= os.write(handle, bytes(left))
 
 
 def _whole_length(text: bytes) -> int:

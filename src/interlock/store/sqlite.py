@@ -225,6 +225,7 @@ class SqliteStore(Reader):
 
     def take_spool(self, run_id: str) -> int:
         """Commit spooled finishes (those not refused) and remove the file; return how many were taken."""
+        self._spool.keep_room()
         with translated(self._spool.path(run_id)):
             finishes = self._spool.read(run_id)
         if not finishes:
