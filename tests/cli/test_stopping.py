@@ -178,6 +178,21 @@ def test_after_a_kill_the_next_run_takes_over_at_once_and_ends_what_was_left(
     assert "lost" in states
 
 
+def test_while_an_abandoned_run_s_work_will_not_end_it_is_shown_as_stopping(
+    start: Callable[..., subprocess.Popen[bytes]], interlock: Interlock, tmp_path: Path
+) -> None:
+    process = start(STUBBORN)
+    assert json.loads(interlock("status", "--json", cwd=tmp_path).stdout)["stopping"] is False
+    with subprocess.Popen([*PROGRAM, "abandon", "last"], cwd=tmp_path, stdout=subprocess.DEVNULL) as abandon:
+        until(lambda: json.loads(interlock("status", "--json", cwd=tmp_path).stdout)["stopping"])
+        assert ", stopping" in interlock("status", cwd=tmp_path).stdout
+        assert process.wait(30) == 1
+        assert abandon.wait(30) == 0
+    assert is_gone(pid_in(tmp_path))
+    status = json.loads(interlock("status", "--json", cwd=tmp_path).stdout)
+    assert (status["stopping"], status["run"]["state"]) == (False, "abandoned")
+
+
 def test_a_second_driver_is_refused_and_told_who_drives(
     start: Callable[..., subprocess.Popen[bytes]], interlock: Interlock, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from interlock.model import events as ev
 from interlock.model.run import Lease, Snapshot
-from interlock.model.states import AttemptState, Reason, UnitState
+from interlock.model.states import AttemptState, Reason, RunState, UnitState
 from interlock.store.base import EventRow, Spent, UnitRow
 from interlock.views.census import step_censuses, total
 from interlock.views.events import event_row_view, live_event_view
@@ -119,7 +119,7 @@ def test_status_has_exactly_the_contract_s_keys(rows: Any) -> None:
         ),
         {1: "[1,2"},
     )
-    assert list(view) == ["schema", "run", "steps", "census", "children", "usage", "divergence"]
+    assert list(view) == ["schema", "run", "stopping", "steps", "census", "children", "usage", "divergence"]
     assert (view["schema"], view["divergence"]) == (1, ["way:solo"])
     assert [list(step) for step in view["steps"]] == [
         ["id", "state", "loop", "artifact", "reason", "feedback", "census"]
@@ -196,6 +196,38 @@ def test_an_event_row_becomes_one_flat_object_with_ids_instead_of_numbers() -> N
         "run": "r",
         "state": "failed",
     }
+
+
+def test_the_times_of_an_event_are_spelled_like_all_others(snapshot: Snapshot) -> None:
+    data = b'{"started_at":1000,"not_before":2000,"wait_until":3000,"until":null,"driven_ms":4000}'
+    row = event_row_view(EventRow(id=7, run_id="r", at=0, type="any", step=None, unit=None, data=data), _name)
+    assert {name: row[name] for name in ("started_at", "not_before", "wait_until", "until", "driven_ms")} == {
+        "started_at": "1970-01-01T00:00:01.000Z",
+        "not_before": "1970-01-01T00:00:02.000Z",
+        "wait_until": "1970-01-01T00:00:03.000Z",
+        "until": None,
+        "driven_ms": 4000,
+    }
+    late = 1_700_000_000_000
+    live = [
+        ev.RunMoved(at=late, state=RunState.WAITING, wait_until=late),
+        ev.EngineParked(at=late, engine="e", until=late),
+        ev.AttemptFinished(
+            at=late,
+            step=0,
+            unit=0,
+            number=1,
+            dispatch="d",
+            state=AttemptState.FAILED,
+            unit_state=UnitState.WAITING,
+            not_before=late,
+            started_at=late,
+        ),
+    ]
+    for event in live:
+        view = live_event_view(event, snapshot.run.id, _name)
+        assert late not in view.values()
+        assert list(view.values()).count("2023-11-14T22:13:20.000Z") > 1
 
 
 @pytest.mark.parametrize(

@@ -23,14 +23,12 @@ _MOST_UNITS = 5
 _MOST_CHILDREN = 5
 
 
-def show_status(
-    rows: RunRows, view: Mapping[str, Any], commands: Sequence[Next], *, live: bool, stopping: bool = False
-) -> None:
+def show_status(rows: RunRows, view: Mapping[str, Any], commands: Sequence[Next], *, live: bool) -> None:
     """Write the whole picture."""
     run = rows.run
     colour = mark(run.state).colour
     say(f"{style(run.id, bold=True)}  {safe(run.workflow)}")
-    state = ending(run.state, run.outcome, run.reason) + (", stopping" if stopping else "")
+    state = ending(run.state, run.outcome, run.reason) + (", stopping" if rows.stopping else "")
     _field("state", style(state, fg=colour, bold=True))
     for line in run.detail.splitlines():
         _field("", safe(line))

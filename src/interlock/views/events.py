@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -14,10 +14,20 @@ from interlock.views.values import SCHEMA, rfc3339, value
 
 Name = Callable[[int, int | None], tuple[str | None, str | None]]
 """From step index and unit ordinal to their ids; None where there is none."""
+_TIMES: Final = frozenset({"not_before", "started_at", "until", "wait_until"})
 
 
 def _event(kind: str, at_ms: int, step: str | None, unit: str | None) -> dict[str, Any]:
     return {"schema": SCHEMA, "type": kind, "at": rfc3339(at_ms), "step": step, "unit": unit}
+
+
+def _rest(data: dict[str, Any], head: dict[str, Any]) -> dict[str, Any]:
+    """What the event says beyond its head; the journal's times are epoch milliseconds."""
+    return {
+        key: rfc3339(entry) if key in _TIMES and isinstance(entry, int) else entry
+        for key, entry in data.items()
+        if key not in head
+    }
 
 
 def event_row_view(row: EventRow, name: Name) -> dict[str, Any]:
@@ -25,8 +35,7 @@ def event_row_view(row: EventRow, name: Name) -> dict[str, Any]:
     step, unit = name(row.step, row.unit) if row.step is not None else (None, None)
     head = _event(row.type, row.at, step, unit)
     data = value(row.data)
-    rest = {key: entry for key, entry in data.items() if key not in head} if isinstance(data, dict) else {}
-    return {**head, "id": row.id, "run": row.run_id, **rest}
+    return {**head, "id": row.id, "run": row.run_id, **(_rest(data, head) if isinstance(data, dict) else {})}
 
 
 def live_event_view(event: ev.Event, run_id: str, name: Name) -> dict[str, Any]:
@@ -34,8 +43,7 @@ def live_event_view(event: ev.Event, run_id: str, name: Name) -> dict[str, Any]:
     index, ordinal = getattr(event, "step", None), getattr(event, "unit", None)
     step, unit = name(index, ordinal) if index is not None else (None, None)
     head = _event(TYPES[type(event)], event.at, step, unit)
-    data = msgspec.json.decode(ENCODERS[type(event)](event))
-    rest = {key: entry for key, entry in data.items() if key not in head}
+    rest = _rest(msgspec.json.decode(ENCODERS[type(event)](event)), head)
     if isinstance(event, ev.StepStarted | ev.UnitsAdded):
         rest["units"] = len(event.units)
     return {**head, "run": run_id, **rest}

@@ -32,6 +32,8 @@ class RunRows(msgspec.Struct, frozen=True, kw_only=True):
     approvals: Sequence[ApprovalRow] = ()
     children: Sequence[RunRow] = ()
     notices: frozenset[str] = frozenset()
+    stopping: bool = False
+    """Its driver was asked to abandon it and has not yet."""
     hide: Callable[[bytes], bytes] = bytes
     """Takes what looks like a secret out of a JSON text."""
 
@@ -62,6 +64,7 @@ def status_view(rows: RunRows, previews: dict[int, str] | None = None) -> dict[s
     return {
         "schema": SCHEMA,
         "run": run_view(rows.run, rows.lease, rows.facts, rows.hide),
+        "stopping": rows.stopping,
         "steps": [
             _step_view(step, census, previews.get(step.step)) for step, census in zip(rows.steps, censuses, strict=True)
         ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+import msgspec
 
 from interlock.cli.artifact import show_artifact
 from interlock.cli.options import example, from_option, json_option, run_argument
@@ -34,13 +35,13 @@ def command(session: Session, run: str, step: str | None, *, as_json: bool) -> N
         show_artifact(session.app, run_id, step, as_json=as_json)
         return
     store = session.app.store
-    rows = read_run(store, run_id)
+    live = session.app.driven(run_id)
+    asked = live and any(request.kind == "abandon" for request in store.requests(run_id))
+    rows = msgspec.structs.replace(read_run(store, run_id), stopping=asked)
     view = status_view(rows, read_previews(store, rows) if as_json else None)
     if as_json:
         write_json(view)
         return
-    live = session.app.driven(run_id)
-    stopping = live and any(request.kind == "abandon" for request in store.requests(run_id))
     # nothing can be done about a run in an export
     commands = () if session.source else read_next(store, rows, live=live)
-    show_status(rows, view, commands, live=live, stopping=stopping)
+    show_status(rows, view, commands, live=live)
