@@ -62,6 +62,14 @@ def test_the_schema_of_the_front_matter_is_json(interlock: Interlock, tmp_path: 
     assert json.loads((tmp_path / "deep" / "s.json").read_text(encoding="utf-8"))["$schema"]
 
 
+def test_the_schema_beside_the_journal_leaves_the_folder_private(interlock: Interlock, tmp_path: Path) -> None:
+    assert interlock("schema", "--out", ".interlock/s.json", cwd=tmp_path).returncode == 0
+    state = tmp_path / ".interlock"
+    assert json.loads((state / "s.json").read_text(encoding="utf-8"))["$schema"]
+    assert (state.stat().st_mode & 0o777, (state / ".gitignore").read_text(encoding="utf-8")) == (0o700, "*\n")
+    assert interlock("doctor", cwd=tmp_path).returncode == 0
+
+
 def test_reading_creates_nothing(interlock: Interlock, tmp_path: Path) -> None:
     for arguments in (("list",), ("status",), ("config",), ("doctor",), ("gc", "--dry-run"), ("events", "last")):
         interlock(*arguments, cwd=tmp_path)

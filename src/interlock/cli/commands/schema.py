@@ -8,6 +8,7 @@ import click
 
 from interlock.cli.options import example
 from interlock.cli.output import say
+from interlock.driver.project import STATE_NAME, open_state, project_at
 from interlock.plan.frontmatter import schema_text
 
 
@@ -23,6 +24,10 @@ def command(out: Path | None) -> None:
     if out is None:
         say(text.rstrip("\n"))
         return
-    out.parent.mkdir(parents=True, exist_ok=True)
+    if out.parent.name == STATE_NAME:
+        # private, and told to git, as whoever makes it first has to
+        open_state(project_at(out.parent.parent))
+    else:
+        out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text, encoding="utf-8")
     say(f"wrote {out}")
