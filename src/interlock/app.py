@@ -6,7 +6,6 @@ InterlockError with a next step; none prints.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -26,7 +25,7 @@ from interlock.driver.family import Opening
 from interlock.driver.finding import find_run
 from interlock.driver.lease import claimable, fresh, this_host
 from interlock.driver.load import restore, run_info
-from interlock.driver.local_setup import local_executor
+from interlock.driver.local_setup import default_concurrency, local_executor, refuse_other_systems
 from interlock.driver.loop import Observer
 from interlock.driver.openings import accept_modules, first_notices
 from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
@@ -305,6 +304,7 @@ class App:
 
     def _open(self) -> Store:
         if self._writer is None:
+            refuse_other_systems()
             open_state(self.project)
             self._writer = SqliteStore.open(self.project.journal, on_commit=self._on_commit)
         return self._writer
@@ -361,7 +361,7 @@ class App:
             end_leftovers=end_leftovers,
             executor=self._executor,
             settle_lost=settle_lost,
-            map_concurrency=min(16, max(4, 2 * len(os.sched_getaffinity(0)))),
+            map_concurrency=default_concurrency(),
             guard=interrupting,
         )
 

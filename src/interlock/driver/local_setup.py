@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from interlock.dispatch.env.secrets import EnvResolver
 from interlock.dispatch.logs.log import RunLog
@@ -11,11 +12,27 @@ from interlock.driver.engines import key_names, settings_of
 from interlock.driver.executor import Executor
 from interlock.driver.local import LocalExecutor
 from interlock.driver.project import ProjectPaths
+from interlock.errors import UsageError
 from interlock.model import canon
 from interlock.model.plan import Plan
 from interlock.model.run import Lease
 from interlock.model.secret import secret_texts
 from interlock.plan.config import Config
+
+
+def default_concurrency() -> int:
+    """Return how many units of a map run side by side where nothing says so: twice the cores this process may use."""
+    return min(16, max(4, 2 * len(os.sched_getaffinity(0))))
+
+
+def refuse_other_systems() -> None:
+    """Raise UsageError where processes cannot be watched, and found again after a crash, as runs need it."""
+    if sys.platform != "linux":
+        raise UsageError(
+            "no-linux",
+            f"runs are driven on Linux only, and this is {sys.platform}",
+            "use a container, a virtual machine or WSL",
+        )
 
 
 def local_executor(project: ProjectPaths, config: Config, plan: Plan, lease: Lease, params_json: bytes) -> Executor:
