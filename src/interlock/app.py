@@ -22,7 +22,7 @@ from interlock.driver.configuration import require_config
 from interlock.driver.drive import World, drive, refuse_child
 from interlock.driver.executor import Executor
 from interlock.driver.family import Opening
-from interlock.driver.finding import find_run
+from interlock.driver.finding import find_run, same_key
 from interlock.driver.lease import claimable, fresh, this_host
 from interlock.driver.load import restore, run_info
 from interlock.driver.local_setup import default_concurrency, local_executor, refuse_other_systems
@@ -177,7 +177,8 @@ class App:
             known = run_info(store.run(created))
             ended = known.state in RUN_ENDED
             return result_of(known) if ended else self.run_id(created, timeout_s=timeout_s, on_event=on_event)
-        return self._drive(created, [first_notices(store.notice)], timeout_s, on_event, lease=lease)
+        found = ("journal", store.notice), ("key", "" if key is None else same_key(store, created, key))
+        return self._drive(created, [first_notices(*found)], timeout_s, on_event, lease=lease)
 
     def fork(
         self,
@@ -192,7 +193,8 @@ class App:
 
         made = self._draft(order, on_warning)
         run_id, lease = self._create(made.plan, lambda plan, run_id, at: new_fork(made, plan, run_id, at))
-        return self._drive(run_id, [first_notices(self._open().notice)], timeout_s, on_event, lease=lease)
+        found = ("journal", self._open().notice)
+        return self._drive(run_id, [first_notices(found)], timeout_s, on_event, lease=lease)
 
     def explain_fork(self, order: ForkOrder) -> Explained:
         """Say what `fork` would reuse and run, why, and what is at stake. Writes nothing and starts nothing."""

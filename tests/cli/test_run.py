@@ -335,6 +335,22 @@ def test_a_key_gives_the_finished_outcome_instead_of_a_second_run(
     assert (tmp_path / "marks").read_text() == "x\n"
 
 
+def test_a_key_of_another_plan_or_of_other_params_starts_a_run_and_says_so(
+    flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
+) -> None:
+    first = flow("id: mark, run: exit 1")
+    interlock("run", str(first), "--key", "k", cwd=tmp_path)
+    done = interlock("run", str(first), "--key", "k", "-p", "who=you", cwd=tmp_path)
+    newer, older = json.loads(interlock("list", "--json", cwd=tmp_path).stdout)
+    assert (newer["key"], older["key"]) == ("k", "k")
+    assert f"run {older['id']} has the same key but other params; it is failed\n" in done.stdout
+    path = flow("id: mark, run: exit 0")
+    done = interlock("run", str(path), "--key", "k", cwd=tmp_path)
+    told = f"run {newer['id']} has the same key but another plan: file, configuration or commit changed; it is failed"
+    assert told in done.stdout
+    assert "the same key" not in interlock("run", str(path), "--key", "new", cwd=tmp_path).stdout
+
+
 def test_the_starter_workflow_lints_and_runs_and_is_never_overwritten(interlock: Interlock, tmp_path: Path) -> None:
     assert interlock("new", "deep/hello", cwd=tmp_path).returncode == 0
     assert interlock("lint", "deep", cwd=tmp_path).stderr == "no faults found\n"

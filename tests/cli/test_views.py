@@ -54,6 +54,7 @@ def test_a_run_object_has_exactly_the_contract_s_keys(rows: Any) -> None:
     assert view == {
         "id": "01JDRUN",
         "workflow": "flow.md",
+        "key": None,
         "state": "completed",
         "outcome": "ok",
         "reason": None,

@@ -26,12 +26,13 @@ def load_workflow(path: Path, project: ProjectPaths, config: Config) -> tuple[Pl
     sources.ask_ahead()
     try:
         compiled = compile_workflow(text, str(path))
-        if compiled.workflow is None:
+        if compiled.sound is None:
             return None, compiled.diagnostics
-        resolved = resolve(compiled.workflow, config, sources)
+        resolved = resolve(compiled.sound, config, sources)
     finally:
         sources.forget()
-    return resolved.plan, tuple(sorted({*compiled.diagnostics, *resolved.diagnostics}))
+    plan = None if compiled.workflow is None else resolved.plan
+    return plan, tuple(sorted({*compiled.diagnostics, *resolved.diagnostics}))
 
 
 def require_plan(

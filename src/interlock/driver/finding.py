@@ -1,10 +1,11 @@
-"""Which run a person means."""
+"""Which run a person means, and which one he may have meant."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from interlock.errors import UsageError
+from interlock.model.states import RUN_ENDED, RunState
 from interlock.store.base import Store
 
 
@@ -24,3 +25,16 @@ def find_run(store: Store, text: str, root: Path) -> str:
     if found:
         raise UsageError("ambiguous-run", f"'{text}' fits several runs: {', '.join(found)}", "give more of the id")
     raise UsageError("run-not-found", f"no run '{text}' in {root}", "see them: interlock list")
+
+
+def same_key(store: Store, run_id: str, key: str) -> str:
+    """Say which other run of the workflow has the key of the new run, and why it was not continued; else nothing."""
+    new = store.run(run_id)
+    found = next((row for row in store.runs(workflow=new.workflow) if row.key == key and row.id != run_id), None)
+    if found is None:
+        return ""
+    other = (
+        "other params" if found.plan_hash == new.plan_hash else "another plan: file, configuration or commit changed"
+    )
+    told = f"run {found.id} has the same key but {other}; it is {found.state}"
+    return told if RunState(found.state) in RUN_ENDED else f"{told}; continue it with `interlock run {found.id}`"

@@ -13,14 +13,14 @@ from interlock.model.plan import PythonFunction
 from interlock.model.run import Snapshot
 
 
-def first_notices(journal: str) -> Opening:
-    """Return what tells what the plan has to say, and what was found when the journal was opened."""
+def first_notices(*found: tuple[str, str]) -> Opening:
+    """Return what tells what the plan has to say, and what else was `found`: codes and texts, which may be empty."""
 
     def opening(snap: Snapshot, now: Now) -> Sequence[ev.Event]:
         if snap.above is not None:
             return []
         told = [(f"plan:{n}", text) for n, text in enumerate(snap.plan.notices)]
-        told += [("journal", journal)] if journal else []
+        told += [(code, text) for code, text in found if text]
         return [ev.Notice(at=now.at, code=code, text=text) for code, text in told]
 
     return opening

@@ -112,15 +112,16 @@ class Children:
             return self._met[found.real]
         read = compile_workflow(found.content, found.file)
         self.diagnostics.update(read.diagnostics)
-        if read.workflow is None:
+        if read.sound is None:
             met = _Met(None)
         else:
             self._chain.append((found.real, found.file))
             self._heights.append(0)
-            resolved = resolve(read.workflow, found.sources)
+            resolved = resolve(read.sound, found.sources)
             self.diagnostics.update(resolved.diagnostics)
             self._chain.pop()
-            met = _met(read.workflow.params, self._heights.pop(), resolved.plan)
+            height = self._heights.pop()
+            met = _Met(None, height) if read.workflow is None else _met(read.workflow.params, height, resolved.plan)
         self._met[found.real] = met
         return met
 

@@ -38,6 +38,8 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
 
     workflow: Workflow | None
     diagnostics: tuple[Diagnostic, ...]
+    sound: Workflow | None
+    """The workflow, or of a faulty one the steps without a fault of their own: what can be looked at further."""
 
 
 def compile_workflow(text: bytes, file: str) -> Compiled:
@@ -45,7 +47,7 @@ def compile_workflow(text: bytes, file: str) -> Compiled:
     written = document.read(text, file)
     workflow = _compile(written)
     failed = workflow is None or written.source.failed
-    return Compiled(workflow=None if failed else workflow, diagnostics=written.source.diagnostics())
+    return Compiled(workflow=None if failed else workflow, diagnostics=written.source.diagnostics(), sound=workflow)
 
 
 def _compile(written: Document) -> Workflow | None:
@@ -77,7 +79,7 @@ def _workflow(written: Document, fields: f.Fields, params: tuple[Param, ...], gr
         name=source.file.rpartition("/")[2].removesuffix(".md"),
         description=envelope.get("description", ""),
         params=params,
-        steps=() if source.failed else tuple(_step(draft, graph) for draft in graph.drafts),
+        steps=tuple(_step(draft, graph) for draft in graph.drafts if draft.sound),
         budget=Budget() if budget is UNSET else budget,
         envelope=envelope,
         notices=source.notices(),
@@ -86,7 +88,9 @@ def _workflow(written: Document, fields: f.Fields, params: tuple[Param, ...], gr
 
 def _read_steps(written: Document, fields: f.Fields) -> list[Draft]:
     source = written.source
+    before = source.errors
     defaults = fields.read("defaults", _read_defaults)
+    sound = source.errors == before
     fields.require("steps")
     listed = fields.read("steps", f.sequence)
     items: Sequence[Node] = () if listed is UNSET else listed.items
@@ -106,7 +110,9 @@ def _read_steps(written: Document, fields: f.Fields) -> list[Draft]:
         if name[0] in drafts:
             first = drafts[name[0]].place.line
             source.error(name[1], "duplicate-step", f"a second step '{name[0]}'", f"the first stands on line {first}")
+        before = source.errors
         draft = read_step(given, item, name)
+        draft.sound = sound and source.errors == before
         drafts.setdefault(draft.id, draft)
     return list(drafts.values())
 

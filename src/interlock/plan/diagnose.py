@@ -49,6 +49,11 @@ class Source:
         return any(found.severity == "error" for found in self._found)
 
     @property
+    def errors(self) -> int:
+        """How many errors there are so far."""
+        return sum(found.severity == "error" for found in self._found)
+
+    @property
     def count(self) -> int:
         """How many findings there are so far."""
         return len(self._found)

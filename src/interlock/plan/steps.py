@@ -47,7 +47,7 @@ class Named(msgspec.Struct, frozen=True):
 
 
 class Draft(msgspec.Struct, kw_only=True):
-    """A step on its own. `needs` is None where the author wrote none."""
+    """A step on its own. `needs` is None where the author wrote none; `sound` says that nothing of it is at fault."""
 
     id: str
     place: Place
@@ -66,6 +66,7 @@ class Draft(msgspec.Struct, kw_only=True):
     links: list[Link] = []
     places: dict[str, Place] = {}
     defaulted: frozenset[str] = frozenset()
+    sound: bool = False
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +78,7 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_id(source: Source, node: Node) -> tuple[str, Place] | None:
-    """Return the id of the step at `node`, reporting one that cannot be."""
+    """Return the id of the step at `node`, also one that cannot be, which is reported; None where there is none."""
     if not isinstance(node, Mapping):
         f.wrong(source, node, "a step", "a mapping", "write '- id: <name>'")
         return None
@@ -91,7 +92,6 @@ def read_id(source: Source, node: Node) -> tuple[str, Place] | None:
     if not STEP_ID.fullmatch(found):
         hint = "start with a letter or '_', go on with letters, digits, '_' and '-'"
         source.error(written.place, "bad-name", f"'{shown(found)}' cannot be a step's id", hint)
-        return None
     return found, written.place
 
 

@@ -40,6 +40,7 @@ def run_view(
     return {
         "id": row.id,
         "workflow": row.workflow,
+        "key": row.key,
         "state": row.state,
         "outcome": row.outcome,
         "reason": row.reason,
