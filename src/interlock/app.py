@@ -7,6 +7,7 @@ InterlockError with a next step; none prints.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -18,7 +19,7 @@ from interlock.dispatch.processes.leftovers import end_leftovers
 from interlock.driver.asking import amend, ask, raising, result_payload, user
 from interlock.driver.birth import new_run, new_run_id
 from interlock.driver.clock import Clock, SystemClock
-from interlock.driver.configuration import require_config
+from interlock.driver.configuration import is_faulty, load_config
 from interlock.driver.drive import World, drive, refuse_child
 from interlock.driver.executor import Executor
 from interlock.driver.family import Opening
@@ -34,7 +35,7 @@ from interlock.driver.result import Result, not_twice, result_of
 from interlock.driver.signals import interrupting
 from interlock.driver.trees import forget_uncommitted, settle_lost, with_uncommitted
 from interlock.driver.waiting import waited
-from interlock.errors import Diagnostic, LeaseHeldError, UsageError
+from interlock.errors import ConfigError, Diagnostic, LeaseHeldError, UsageError
 from interlock.model import canon
 from interlock.model.plan import Plan
 from interlock.model.run import Lease, RunInfo, Snapshot
@@ -66,9 +67,11 @@ class App:
         *,
         on_commit: CommitHook | None = None,
         clock: Clock | None = None,
+        config_faults: tuple[Diagnostic, ...] = (),
     ) -> None:
         self.project = project
-        self.config = config
+        self._config = config
+        self._config_faults = config_faults
         self._on_commit = on_commit
         self._clock = clock or SystemClock()
         self._reader: Store | None = None
@@ -83,6 +86,13 @@ class App:
         self.close()
 
     # reading
+
+    @property
+    def config(self) -> Config:
+        """The configuration in force. Raises ConfigError with all that is wrong in it; reading runs needs none."""
+        if is_faulty(self._config_faults):
+            raise ConfigError(self._config_faults)
+        return self._config
 
     @property
     def store(self) -> Store:
@@ -110,13 +120,14 @@ class App:
         return lease is not None and not claimable(lease, this_host(), self._clock, alive)
 
     def lint(self, paths: Sequence[Path]) -> list[Diagnostic]:
-        """Compile and resolve workflow files, and those below folders; save nothing. Errors and warnings by place."""
+        """Check the configuration and workflow files, and those below folders; save nothing. Errors and warnings by place."""
         from interlock.driver.compiling import load_workflow, workflow_files  # noqa: PLC0415 - heavy: YAML, CommonMark
 
         # a child's faults come with it and with each of its callers
-        found: set[Diagnostic] = set()
+        found = set(self._config_faults)
+        doubtful = is_faulty(found)
         for path in workflow_files(paths):
-            found.update(load_workflow(path, self.project, self.config)[1])
+            found.update(load_workflow(path, self.project, self._config, doubtful=doubtful)[1])
         return sorted(found)
 
     def preview(self, target: str | Path, params: ParamsInput = NO_PARAMS) -> Preview:
@@ -325,6 +336,8 @@ class App:
     def _compile(self, path: Path, on_warning: Callable[[Diagnostic], None] | None) -> Plan:
         from interlock.driver.compiling import require_plan  # noqa: PLC0415 - heavy: YAML, CommonMark
 
+        if is_faulty(self._config_faults):
+            raise ConfigError(tuple(self.lint([path])))
         return require_plan(path, self.project, self.config, on_warning)
 
     def _params(self, plan: Plan, given: ParamsInput) -> tuple[dict[str, Any], bytes]:
@@ -361,20 +374,21 @@ class App:
             host=this_host(),
             alive=alive,
             end_leftovers=end_leftovers,
-            executor=self._executor,
+            executor=partial(self._executor, self.config),
             settle_lost=settle_lost,
             map_concurrency=default_concurrency(),
             guard=interrupting,
         )
 
-    def _executor(self, plan: Plan, lease: Lease) -> Executor:
-        return local_executor(self.project, self.config, plan, lease, self._open().run(lease.run_id).params_json)
+    def _executor(self, config: Config, plan: Plan, lease: Lease) -> Executor:
+        return local_executor(self.project, config, plan, lease, self._open().run(lease.run_id).params_json)
 
 
 def open_project(project: str | Path | None = None) -> App:
     """Open the project whose root is `project`, else the one at or above the current folder.
 
-    Raises ConfigError with all faults of `interlock.toml`, and UsageError when the folder is not there.
+    Raises UsageError when the folder is not there. Faults of `interlock.toml` are told by what needs it.
     """
     paths = find_project(Path.cwd()) if project is None else project_at(Path(project))
-    return App(paths, require_config(paths))
+    config, faults = load_config(paths)
+    return App(paths, config, config_faults=faults)

@@ -210,7 +210,7 @@ def test_the_times_of_an_event_are_spelled_like_all_others(snapshot: Snapshot) -
         "driven_ms": 4000,
     }
     late = 1_700_000_000_000
-    live = [
+    live: list[ev.Event] = [
         ev.RunMoved(at=late, state=RunState.WAITING, wait_until=late),
         ev.EngineParked(at=late, engine="e", until=late),
         ev.AttemptFinished(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from interlock.driver.project import ProjectPaths
@@ -25,10 +26,15 @@ def _agents() -> tuple[str, ...]:
     return names()
 
 
+def is_faulty(diagnostics: Iterable[Diagnostic]) -> bool:
+    """Tell whether one of them is an error."""
+    return any(found.severity == "error" for found in diagnostics)
+
+
 def require_config(paths: ProjectPaths) -> Config:
     """Return the configuration. Raises ConfigError when any of it is wrong."""
     config, diagnostics = load_config(paths)
-    if any(found.severity == "error" for found in diagnostics):
+    if is_faulty(diagnostics):
         raise ConfigError(diagnostics)
     return config
 

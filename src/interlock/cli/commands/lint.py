@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from interlock.cli.output import note, say, write_json_list
 from interlock.cli.session import Session
 from interlock.cli.text import count
 from interlock.driver.compiling import workflow_files
-from interlock.errors import Diagnostic
+from interlock.errors import ConfigError, Diagnostic, WorkflowError
 from interlock.plan.diagnose import render
 
 
@@ -22,7 +22,7 @@ from interlock.plan.diagnose import render
 @json_option("Print a JSON list of findings.")
 @click.pass_obj
 def command(session: Session, paths: Sequence[Path], *, as_json: bool) -> int:
-    """Check workflow files with the parser that `run` uses; exits 2 if there are errors.
+    """Check workflow files with the parser that `run` uses; exits 2 if there are errors (78 if only in the configuration).
 
     A folder stands for the workflows in it: its Markdown files with `steps:` in their front matter.
     """
@@ -31,14 +31,23 @@ def command(session: Session, paths: Sequence[Path], *, as_json: bool) -> int:
             note(f"note: no workflow lies in {path}")
     found = session.app.lint(paths)
     errors = sum(1 for diagnostic in found if diagnostic.severity == "error")
+    code = _code(found, {str(file) for file in session.app.project.config_files})
     if as_json:
         write_json_list(_view(diagnostic) for diagnostic in found)
-        return 2 if errors else 0
+        return code
     for diagnostic in found:
         say(render(diagnostic) + "\n")
     warnings = len(found) - errors
     note(f"{count(errors, 'error')}, {count(warnings, 'warning')}" if found else "no faults found")
-    return 2 if errors else 0
+    return code
+
+
+def _code(found: Sequence[Diagnostic], config_files: Collection[str]) -> int:
+    """That of a faulty workflow, or of a faulty configuration when that is all."""
+    files = {diagnostic.file for diagnostic in found if diagnostic.severity == "error"}
+    if not files:
+        return 0
+    return ConfigError.exit_code if files.issubset(config_files) else WorkflowError.exit_code
 
 
 def _view(found: Diagnostic) -> dict[str, Any]:

@@ -35,7 +35,11 @@ _FILE_ONLY = {"params": "-p", "params_file": "--params-file", "key": "--key", "i
 )
 @click.argument("target", type=RunOrFile(), metavar="FILE|RUN")
 @params_options
-@click.option("--key", metavar="KEY", help="Continue the unfinished run of this key, plan and params, or give its finished outcome.")
+@click.option(
+    "--key",
+    metavar="KEY",
+    help="Continue the unfinished run of this key, plan and params, or give its finished outcome.",
+)
 @click.option(
     "--if-running", type=click.Choice(["fail", "skip"]), help="What to do while another run of FILE is driven."
 )
