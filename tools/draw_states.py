@@ -94,7 +94,13 @@ def page() -> str:
 
 def failures() -> str:
     """Return the section on reasons."""
-    lines = ["## Reasons", "", "Why an attempt, unit or step failed.", ""]
+    lines = [
+        "## Reasons",
+        "",
+        "Why an attempt or a unit failed. A step says the same as its units, or `route_failed`, `vote_failed`, `rejected` or",
+        "`not_merged` where their results came to nothing.",
+        "",
+    ]
     lines += ["| reason | `retry.on` may name it | `on_error: continue` covers it |", "| --- | --- | --- |"]
     for reason in states.Reason:
         retry = "no" if reason in states.NOT_RETRYABLE else "yes"

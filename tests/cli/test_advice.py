@@ -41,7 +41,12 @@ def commands(found: list[Next]) -> list[str]:
         (
             {"state": "failed", "reason": "timeout"},
             {"state": "failed"},
-            ["interlock resume 01JDRUN", "interlock units 01JDRUN --state failed"],
+            ["interlock resume 01JDRUN", "interlock fork 01JDRUN", "interlock units 01JDRUN --state failed"],
+        ),
+        (
+            {"state": "failed", "reason": "vote_failed"},
+            {"state": "failed", "reason": "vote_failed", "detail": "a tie at the top: 2 votes each"},
+            ["interlock fork 01JDRUN"],
         ),
         (
             {"state": "failed", "reason": "budget_exceeded"},
@@ -51,7 +56,12 @@ def commands(found: list[Next]) -> list[str]:
         (
             {"state": "failed", "reason": "llm_auth"},
             {"state": "failed", "reason": "llm_auth"},
-            ["interlock doctor", "interlock resume 01JDRUN", "interlock units 01JDRUN --state failed"],
+            [
+                "interlock doctor",
+                "interlock resume 01JDRUN",
+                "interlock fork 01JDRUN",
+                "interlock units 01JDRUN --state failed",
+            ],
         ),
         (BLOCKED, {"state": "blocked", "reason": "check_unavailable"}, ["interlock run 01JDRUN", OVERRIDE]),
         (
@@ -141,11 +151,13 @@ def test_an_unknown_effect_asks_for_an_answer_before_anything_else(rows: Any) ->
     asked = Asked(unknown={0: ("one:solo",)})
     step = rows.step(state="blocked", reason="effect_unknown")
     assert commands(next_commands(blocked, [step], COMMAND, asked)) == [
-        "interlock resolve 01JDRUN one:solo --done|--rerun"
+        "interlock resolve 01JDRUN one:solo --done",
+        "interlock resolve 01JDRUN one:solo --rerun",
     ]
     silent = rows.step(state="blocked", reason="probe_unavailable")
     assert commands(next_commands(blocked, [silent], COMMAND, asked)) == [
-        "interlock resolve 01JDRUN one:solo --done|--rerun",
+        "interlock resolve 01JDRUN one:solo --done",
+        "interlock resolve 01JDRUN one:solo --rerun",
         "interlock run 01JDRUN",
     ]
 

@@ -208,7 +208,10 @@ def test_an_effect_that_may_have_taken_place_is_answered_for_before_a_fork(world
                 refused(ForkOrder(run=old))
             assert caught.value.code == "effect-open"
             assert f"whether send:solo of run {asked} took effect" in caught.value.message
-            assert caught.value.hint == f"say it first: interlock resolve {asked} send:solo --done|--rerun"
+            assert (
+                caught.value.hint
+                == f"say it first: interlock resolve {asked} send:solo --done (or --rerun, if it did not take place)"
+            )
         assert (world.root / "ran").read_text(encoding="utf-8") == "sent\n"
         app.resolve(asked, "send:solo", done=True)
         assert app.fork(ForkOrder(run=old)).exit_code == 0

@@ -144,7 +144,7 @@ def _effect_open(row: RunRow, unit: Unit) -> UsageError:
     elif unit.state is UnitState.RUNNING:
         todo = f"let that run come to its end first: interlock run {row.root or row.id}"
     else:
-        todo = f"say it first: interlock resolve {row.id} {unit.id} --done|--rerun"
+        todo = f"say it first: interlock resolve {row.id} {unit.id} --done (or --rerun, if it did not take place)"
     text = f"it is not known whether {unit.id} of run {row.id} took effect, and a fork might do it again"
     return UsageError("effect-open", text, todo)
 

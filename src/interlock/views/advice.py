@@ -108,7 +108,11 @@ def _of_step(run: RunRow, step: StepRow, facts: PlanFacts, asked: Asked) -> list
 
 
 def _resolve(run: str, step: StepRow, _facts: PlanFacts, asked: Asked) -> list[Next]:
-    return [Next(f"interlock resolve {run} {unit} --done|--rerun") for unit in asked.unknown.get(step.step, ())]
+    return [
+        Next(f"interlock resolve {run} {unit} {answer}", why)
+        for unit in asked.unknown.get(step.step, ())
+        for answer, why in (("--done", "if it took place"), ("--rerun", "if it did not"))
+    ]
 
 
 def _probe(run: str, step: StepRow, facts: PlanFacts, asked: Asked) -> list[Next]:
@@ -197,6 +201,8 @@ _BLOCKED: Final[dict[str, Callable[[str, StepRow, PlanFacts, Asked], list[Next]]
 }
 
 _CEILINGS: Final = ("max_units", "max_tokens", "max_cost_usd", "max_duration")
+_FAILS_AGAIN: Final = frozenset({"route_failed", "vote_failed"})
+"""What comes of the results that there are, each time anew."""
 _ENGINE_TROUBLE: Final = frozenset({"env_unresolved", "llm_auth", "spawn_failed"})
 
 
@@ -208,4 +214,8 @@ def _failed(run: RunRow, steps: Sequence[StepRow]) -> list[Next]:
     ceiling = next((name for name in _CEILINGS if any(told + name in step.detail for step in steps)), None)
     ceiling = ceiling or (None if told else "max_units")
     raised = f" --raise {ceiling}=N" if ceiling else ""
-    return [*doctor, Next(f"interlock resume {run.id}{raised}"), Next(f"interlock units {run.id} --state failed")]
+    mended = Next(f"interlock fork {run.id}", "once the workflow is mended: what was done is kept")
+    if reasons - {None} <= _FAILS_AGAIN:
+        return [mended]
+    again = Next(f"interlock resume {run.id}{raised}")
+    return [*doctor, again, *([] if ceiling else [mended]), Next(f"interlock units {run.id} --state failed")]

@@ -57,8 +57,23 @@ def test_only_the_last_2_kib_of_stderr_stand_in_the_error(shop: Shop) -> None:
 
 def test_a_check_may_exit_as_it_likes(shop: Shop) -> None:
     outcome = shop.run("echo feedback; echo detail >&2; exit 7", accepts_any_exit=True)
-    assert (outcome.status, outcome.exit_code, outcome.output) == ("ok", 7, b"feedback\n")
+    assert (outcome.status, outcome.exit_code, outcome.output) == ("ok", 7, b"feedback\ndetail\n")
     assert outcome.error == "exit code 7: detail"
+
+
+@pytest.mark.parametrize(
+    ("check", "output"),
+    [
+        ("echo why >&2; exit 1", b"why\n"),
+        ("printf so; echo why >&2; exit 1", b"so\nwhy\n"),
+        ("exit 1", b""),
+        ("echo fine; echo noise >&2", b"fine\n"),
+    ],
+)
+def test_what_a_check_that_does_not_pass_says_on_either_stream_is_its_output(
+    shop: Shop, check: str, output: bytes
+) -> None:
+    assert shop.run(check, accepts_any_exit=True).output == output
 
 
 def test_death_by_a_signal_is_killed_and_no_answer(shop: Shop) -> None:

@@ -329,7 +329,7 @@ class Supervisor:
             status=status,
             reason=reason,
             error=error_text,
-            output=self._out.whole() if reason is None else b"",
+            output=self._output() if reason is None else b"",
             answered=self._ending is None and reason not in _NO_ANSWER,
             exit_code=self._code if self._code is not None and self._code >= 0 else None,
             process=self._attempt.process,
@@ -337,6 +337,14 @@ class Supervisor:
             started_at=self._attempt.started_at,
             ended_at=now_ms(),
         )
+
+    def _output(self) -> bytes:
+        out = self._out.whole()
+        if not self._job.accepts_any_exit or self._code == 0:
+            return out
+        # why it did not pass may have been said on either stream
+        said = self._err.tail()
+        return out + (b"\n" if out and said and not out.endswith(b"\n") else b"") + said
 
     def _verdict(self, code: int | None) -> tuple[Reason | None, str]:
         if self._ending is not None:
