@@ -89,7 +89,11 @@ def test_what_would_be_refused_below_a_run_that_has_ended_is_not_offered(world: 
     (lowest,) = world.children(middle.id)
     assert (first.state, middle.state, lowest.state) == ("failed", "blocked", "blocked")
     resume = f"interlock resume {first.run_id}"
-    assert commands(world, first.run_id) == [resume, f"interlock units {first.run_id} --state failed"]
+    assert commands(world, first.run_id) == [
+        resume,
+        f"interlock fork {first.run_id}",
+        f"interlock units {first.run_id} --state failed",
+    ]
     assert commands(world, middle.id) == commands(world, lowest.id) == [resume]
     world.write(middle="steps:\n  - { id: low, needs: [], uses: ./child.md }\n" + bad)
     (world.folder / "said").unlink()

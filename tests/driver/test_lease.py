@@ -88,7 +88,8 @@ def test_a_second_driver_is_told_who_holds_the_run(desk: Desk) -> None:
 
 
 def test_a_dead_drivers_lease_is_taken_at_once_with_a_higher_term(desk: Desk) -> None:
-    taken = acquire(desk.store, RUN, HOST, desk.clock, dead)
+    taken, before = acquire(desk.store, RUN, HOST, desk.clock, dead)
+    assert before == desk.lease
     assert taken.term == desk.lease.term + 1
     assert desk.store.read_lease(RUN) == taken
     assert desk.store.renew(renewed(desk.lease, desk.clock)) is False

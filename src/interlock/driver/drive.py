@@ -18,6 +18,7 @@ from interlock.driver.family import Instead, Opening, Revived, taken_from
 from interlock.driver.lease import Host, acquire, held_error, renewed
 from interlock.driver.load import restore
 from interlock.driver.loop import Loop, Observer, Stop
+from interlock.driver.lost_time import with_lost
 from interlock.driver.trees import Lost, lost_notices
 from interlock.errors import DispatchRefusedError, InterlockError, UsageError
 from interlock.model import events as ev
@@ -70,16 +71,18 @@ def drive(
     settle_only: bool = False,
 ) -> Driven:
     """Take the lease (unless given) and drive the run. Raises InterlockError; the lease is released on every path."""
-    lease = lease or _acquired(world, run_id)
+    dead: Lease | None = None
+    if lease is None:
+        lease, dead = _acquired(world, run_id)
     held = [lease]
     try:
-        return _drive(world, held, openings, observe, timeout_ms, settle_only=settle_only)
+        return _drive(world, held, dead, openings, observe, timeout_ms, settle_only=settle_only)
     finally:
         with contextlib.suppress(InterlockError):
             world.store.release(held[0])
 
 
-def _acquired(world: World, run_id: str) -> Lease:
+def _acquired(world: World, run_id: str) -> tuple[Lease, Lease]:
     refuse_child(world.store.run(run_id))
     return acquire(world.store, run_id, world.host, world.clock, world.alive)
 
@@ -97,6 +100,7 @@ def refuse_child(row: RunRow, verb: str = "run") -> None:
 def _drive(
     world: World,
     held: list[Lease],
+    dead: Lease | None,
     openings: Sequence[Opening],
     observe: Observer,
     timeout_ms: int | None,
@@ -104,7 +108,7 @@ def _drive(
     settle_only: bool,
 ) -> Driven:
     lease = held[0]
-    reviver = Reviver(world, held)
+    reviver = Reviver(world, held, dead)
     plan, loaded = reviver.read(lease.run_id)
     with _closing(world.executor(plan, lease)) as executor:
         if not settle_only:
@@ -137,9 +141,10 @@ def _drive(
 class Reviver:
     """Reads runs of one family as their last driver left them; what that left running is ended first."""
 
-    def __init__(self, world: World, held: list[Lease]) -> None:
+    def __init__(self, world: World, held: list[Lease], dead: Lease | None) -> None:
         self._world = world
         self._held = held
+        self._dead = dead
 
     def read(self, run_id: str) -> tuple[Plan, Loaded]:
         """Read a run. Raises StoreError, PlanError and DispatchRefusedError."""
@@ -166,13 +171,14 @@ class Reviver:
         lost = Lost()
         if plan.repository is not None and loaded.dispatched:
             lost = world.settle_lost(plan, run_id, store.worktrees(run_id))
+        loaded, counting = with_lost(loaded, self._dead)
         snap, recorded = restore(plan, loaded, store.units(run_id), above)
 
         def opening(snap: Snapshot, now: Now) -> list[ev.Event]:
             return [*close_lost(snap, now, lost.trees), *lost_notices(lost, now.at)]
 
         taking = taken_from(store, snap, loaded.run)
-        return Revived(snap, (opening, partial(_compare, recorded), *taking), loaded.run.forked_from)
+        return Revived(snap, (*counting, opening, partial(_compare, recorded), *taking), loaded.run.forked_from)
 
     def _prove(self) -> None:
         """Renew before killing what others left: after a pause these may be the children of who took over."""

@@ -81,8 +81,10 @@ def renewed(lease: Lease, clock: Clock) -> Lease:
     return msgspec.structs.replace(lease, renewed_ms=now, expires_ms=now + TERM_MS, expires_boot_ms=boot + TERM_MS)
 
 
-def acquire(store: Store, run_id: str, host: Host, clock: Clock, alive: Callable[[Process], bool]) -> Lease:
-    """Take the run's lease. Raises LeaseHeldError naming the holder."""
+def acquire(
+    store: Store, run_id: str, host: Host, clock: Clock, alive: Callable[[Process], bool]
+) -> tuple[Lease, Lease]:
+    """Take the run's lease, and return it with the one before. Raises LeaseHeldError naming the holder."""
     held: Lease | None = None
     for _ in range(_TRIES):
         held = store.read_lease(run_id)
@@ -92,7 +94,7 @@ def acquire(store: Store, run_id: str, host: Host, clock: Clock, alive: Callable
             break
         lease = fresh(run_id, held.term + 1, host, clock)
         if store.take_lease(lease, held):
-            return lease
+            return lease, held
     raise held_error(run_id, held)
 
 

@@ -203,6 +203,9 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     dispatched: int
     tokens: int
     cost_usd: float
+    last_at: int
+    """When its last event happened; `counted_at`: up to when its driven time is counted."""
+    counted_at: int
 
 
 class Committed(msgspec.Struct, frozen=True, kw_only=True):
@@ -286,10 +289,7 @@ class Store(Protocol):
         ...
 
     def take_spool(self, run_id: str) -> int:
-        """Commit spooled finishes (those not refused) and remove the file; return how many were taken.
-
-        From then on `spool` finds room on a disk that fills up, as far as the disk has any now.
-        """
+        """Commit spooled finishes (those not refused), remove the file, keep room for others; return how many were taken."""
         ...
 
     def request(self, run_id: str, kind: RequestKind, payload_json: bytes, made_by: str, at: int) -> int:

@@ -150,6 +150,8 @@ class Reader:
                 dispatched=spent.units,
                 tokens=spent.tokens,
                 cost_usd=spent.cost_usd,
+                last_at=self._one("last_event_at", seq)[0],
+                counted_at=self._one("last_move_at", seq)[0],
             )
 
     def _whole(self, step: StepRow) -> StepRow:

@@ -90,3 +90,10 @@ INSERT INTO event (run_seq, id, at, type, step, unit, data) VALUES (?, ?, ?, ?, 
 -- name: events
 SELECT id, at, type, step, unit, data FROM event
 WHERE run_seq = (SELECT seq FROM run WHERE id = ?) AND id > ? ORDER BY id LIMIT ?
+
+-- name: last_event_at
+SELECT at FROM event WHERE run_seq = ? ORDER BY id DESC LIMIT 1
+
+-- name: last_move_at
+-- Where its driven time was counted last: at its birth, or with a move of the run.
+SELECT at FROM event WHERE run_seq = ? AND type IN ('run_created', 'run_moved') ORDER BY id DESC LIMIT 1
