@@ -149,7 +149,7 @@ def test_the_exit_code_is_the_run_s_own_when_nothing_can_be_written(tmp_path: Pa
                 [*PROGRAM, "run", "flow.md", *options], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, check=False
             )
         assert done.returncode == code
-        assert b"how the run ended could not be written: No space left on device" in done.stderr
+        assert b" ended could not be written: No space left on device; see it with `interlock status 2" in done.stderr
 
 
 def test_a_time_limit_is_an_interrupt(

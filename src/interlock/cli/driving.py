@@ -35,18 +35,19 @@ def drive(app: App, start: Callable[[Observer], Result], *, as_json: bool) -> in
             show_summary(app, result)
             sys.stdout.flush()
     except OSError as error:
-        _give_up_output(error)
+        _give_up_output(error, result.run_id)
     return result.exit_code
 
 
-def _give_up_output(error: OSError) -> None:
+def _give_up_output(error: OSError, run_id: str) -> None:
     """Go on without a reader; say so where somebody may still read it and did not leave by himself."""
     from interlock.cli.output import discard_output, note  # noqa: PLC0415 - a rare end
 
     discard_output()
     if not isinstance(error, BrokenPipeError):
         with contextlib.suppress(OSError):
-            note(f"note: how the run ended could not be written: {error.strerror}")
+            told = f"how run {run_id} ended could not be written: {error.strerror}"
+            note(f"note: {told}; see it with `interlock status {run_id}`")
 
 
 def _last_line(app: App, result: Result) -> dict[str, Any]:

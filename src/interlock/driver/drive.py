@@ -20,7 +20,7 @@ from interlock.driver.load import restore
 from interlock.driver.loop import Loop, Observer, Stop
 from interlock.driver.lost_time import with_lost
 from interlock.driver.trees import Lost, lost_notices
-from interlock.errors import DispatchRefusedError, InterlockError, UsageError
+from interlock.errors import DispatchRefusedError, InterlockError, StoreError, UsageError
 from interlock.model import events as ev
 from interlock.model.events import Process
 from interlock.model.plan import Plan
@@ -77,6 +77,11 @@ def drive(
     held = [lease]
     try:
         return _drive(world, held, dead, openings, observe, timeout_ms, settle_only=settle_only)
+    except StoreError as error:
+        if not settle_only:
+            # a file that is run again starts a new run
+            error.hint += f"; then go on: interlock run {run_id}" if error.hint else f"go on: interlock run {run_id}"
+        raise
     finally:
         with contextlib.suppress(InterlockError):
             world.store.release(held[0])

@@ -87,7 +87,7 @@ class Connection:
             raise StoreError(
                 "journal-gone",
                 f"the journal {self.path} was removed or replaced while it was in use",
-                "put it back, then run the same command again",
+                "put it back, then try again",
             )
 
     def _rollback(self) -> None:

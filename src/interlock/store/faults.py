@@ -94,7 +94,7 @@ def _io(path: Path, error: object) -> StoreError:
     return StoreError(
         "journal-io",
         f"reading or writing {path} failed: {error}",
-        "check the disk (full, quota, unplugged, failing) and run the same command again",
+        "check the disk (full, quota, unplugged, failing)",
     )
 
 
@@ -117,7 +117,7 @@ def busy(path: Path, _error: object = None) -> JournalBusyError:
     return JournalBusyError(
         "journal-busy",
         f"the journal {path} is busy: another process holds its write lock",
-        "wait for the other command to end, or end it, then run this one again",
+        "wait for the other command to end, or end it, then try again",
     )
 
 
@@ -126,7 +126,7 @@ def full(path: Path, _error: object = None) -> StoreError:
     return StoreError(
         "journal-full",
         f"no space left to write {path}",
-        "free some space and run the same command again; nothing that was recorded is lost",
+        "free some space; nothing that was recorded is lost",
     )
 
 
