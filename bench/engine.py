@@ -16,6 +16,7 @@ import msgspec
 from bench import measure
 
 POLL_S = 0.001
+GLANCE_S = 0.5
 CRASH_UNITS = 1_000
 CRASH_UNIT_S = 0.005
 CONCURRENCY = 8
@@ -107,6 +108,55 @@ class Crash(msgspec.Struct, frozen=True, kw_only=True):
     def over_ideal_s(self) -> float:
         """Both runs together, less the ideal."""
         return self.until_kill_s + self.resume_s - self.ideal_s
+
+
+def takeover_ms(base: Path) -> float:
+    """Kill a driver in the middle of a command, and return how long the next one takes for the whole rest of the run."""
+    project = Project(base, 'run: "echo > begun; test -e open || sleep 60"', 0)
+    try:
+        driver = subprocess.Popen(
+            project.argv("run", "flow.md", "--params-file", "params.json"),
+            cwd=project.folder,
+            env=project.env,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        while not (project.folder / "begun").exists():
+            time.sleep(POLL_S)
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+        (project.folder / "open").touch()
+        return measure.run(project.argv("run", "last"), cwd=project.folder, env=project.env).wall_s * 1e3
+    finally:
+        project.remove()
+
+
+def reading_ms(base: Path, target: str, units: int, times: int) -> float:
+    """Return the median wall time of `status` on a finished run of so many units."""
+    project = Project(base, target, units)
+    try:
+        project.run()
+        argv = project.argv("status")
+        return measure.repeat(times, lambda: measure.run(argv, cwd=project.folder, env=project.env).wall_s * 1e3)
+    finally:
+        project.remove()
+
+
+def tree_mib(base: Path, target: str, units: int) -> float:
+    """Return the most memory (PSS) that the driver and all below it held together at a glance every half second."""
+    project = Project(base, target, units)
+    try:
+        argv = project.argv("run", "flow.md", "--params-file", "params.json")
+        driver = subprocess.Popen(
+            argv, cwd=project.folder, env=project.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        most = 0.0
+        while driver.poll() is None:
+            most = max(most, measure.tree_mib(driver.pid))
+            time.sleep(GLANCE_S)
+        return most
+    finally:
+        project.remove()
 
 
 def crash(base: Path) -> Crash:

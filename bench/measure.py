@@ -57,6 +57,22 @@ def run(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], keep: bool = 
     )
 
 
+def tree_mib(pid: int) -> float:
+    """Return the memory of a process and all below it, what they share counted once. Processes that end meanwhile are left out."""
+    total = 0
+    waiting = [pid]
+    while waiting:
+        here = Path("/proc") / str(waiting.pop())
+        try:
+            rollup = (here / "smaps_rollup").read_text(encoding="ascii")
+            for task in (here / "task").iterdir():
+                waiting += map(int, (task / "children").read_text(encoding="ascii").split())
+        except OSError:
+            continue
+        total += next((int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:")), 0)
+    return total / 1024
+
+
 def median(values: Sequence[float]) -> float:
     """Return the median."""
     return statistics.median(values)

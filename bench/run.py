@@ -75,6 +75,12 @@ def noop_units(setting: Setting) -> Iterator[Row]:
         reach=">= 0.85 x, < 160 MiB",
         met=large_rate >= 0.85 * rate and hundred.peak_mib < 160,
     )
+    tree = engine.tree_mib(setting.base, NOOP, large)
+    yield Row(name="  driver and eight workers together", figure=f"{tree:.0f} MiB")
+    yield Row(
+        name=f"  status of {small:,} units",
+        figure=f"{engine.reading_ms(setting.base, NOOP, small, setting.times):.0f} ms",
+    )
 
 
 def bare_loop(setting: Setting, argv: list[str], units: int) -> float:
@@ -111,6 +117,14 @@ def crash(setting: Setting) -> Iterator[Row]:
         reach="0.4 s, none twice",
         met=middle.over_ideal_s <= 0.4 and twice == 0,
     )
+    took = measure.repeat(setting.times, lambda: engine.takeover_ms(setting.base))
+    yield Row(
+        name="SIGKILL, `run RUN-ID` until the end",
+        figure=f"{took:.0f} ms",
+        beside="the dead driver's child ended, its unit done again",
+        reach="1,000 ms",
+        met=took <= 1_000,
+    )
 
 
 def cold(setting: Setting) -> Iterator[Row]:
@@ -126,29 +140,59 @@ def peers(setting: Setting) -> Iterator[Row]:
     """Measure other engines where they are installed, and ours on the same work in between."""
     for peer in others.PEERS:
         units = min(peer.units, 1_000) if setting.quick else peer.units
-        name = f"peer: {peer.name}, {units:,} no-op units"
-        taken = others.measure_peer(peer, setting.base, units, 1 if units > 1_000 else setting.times)
-        if taken.skipped:
-            yield Row(name=name, figure=taken.skipped)
-            continue
-        ours = units / engine.median_run(setting.base, NOOP, units, setting.times).wall_s
-        yield Row(
-            name=name,
-            figure=f"{taken.units_per_s:,.0f} units/s",
-            beside=f"ours {ours:,.0f} units/s, {ours / taken.units_per_s:.1f} x",
-            reach=f"{peer.reach:.1f} x" if peer.reach else "",
-            met=ours >= peer.reach * taken.units_per_s if peer.reach else None,
-        )
-    luigi = others.measure_peer(others.PEERS[-1], setting.base, 1, setting.times * 2)
-    if not luigi.skipped:
-        ours = engine.median_run(setting.base, "run: [/bin/true]", 0, setting.times * 2).wall_s
-        yield Row(
-            name="peer: luigi, one step, cold",
-            figure=f"{luigi.wall_s * 1e3:.0f} ms",
-            beside=f"ours {ours * 1e3:.0f} ms, {ours / luigi.wall_s:.2f} x",
-            reach=f"<= {others.LUIGI_COLD:.2f} x",
-            met=ours <= others.LUIGI_COLD * luigi.wall_s,
-        )
+        yield _beside(setting, peer, ("noop", NOOP, units, 1 if units > 1_000 else setting.times), peer.reach)
+    for peer in (others.DBOS, others.LANGGRAPH):
+        yield _beside(setting, peer, ("true", "run: [/bin/true]", 500, setting.times), peer.commands_reach)
+    for peer in (others.DBOS, others.LANGGRAPH):
+        yield _killed_beside(setting, peer)
+    yield _cold_beside(setting)
+
+
+def _beside(setting: Setting, peer: others.Peer, work: tuple[str, str, int, int], reach: float | None) -> Row:
+    kind, target, units, times = work
+    name = f"peer: {peer.name}, {units:,} x {kind}"
+    taken = others.measure_peer(peer, kind, setting.base, units, times)
+    if taken.skipped:
+        return Row(name=name, figure=taken.skipped)
+    ours = units / engine.median_run(setting.base, target, units, setting.times).wall_s
+    return Row(
+        name=name,
+        figure=f"{taken.units_per_s:,.0f} units/s",
+        beside=f"ours {ours:,.0f} units/s, {ours / taken.units_per_s:.1f} x",
+        reach=f"{reach:.1f} x" if reach else "",
+        met=ours >= reach * taken.units_per_s if reach else None,
+    )
+
+
+def _killed_beside(setting: Setting, peer: others.Peer) -> Row:
+    name = f"peer: {peer.name}, SIGKILL at half"
+    taken = others.crash_peer(peer, setting.base, engine.CRASH_UNITS, engine.CRASH_UNIT_S)
+    if taken.skipped:
+        return Row(name=name, figure=taken.skipped)
+    ours = measure.repeat(setting.times, lambda: engine.crash(setting.base).over_ideal_s)
+    reach = peer.crash_reach
+    return Row(
+        name=name,
+        figure=f"{taken.over_ideal_s:.2f} s over the ideal",
+        beside=f"ours {ours:.2f} s, {ours / taken.over_ideal_s:.2f} x; it executed {taken.executed}",
+        reach=f"<= {reach:.2f} x" if reach else "",
+        met=ours <= reach * taken.over_ideal_s if reach else None,
+    )
+
+
+def _cold_beside(setting: Setting) -> Row:
+    name = "peer: luigi, one step, cold"
+    luigi = others.measure_peer(others.LUIGI, "noop", setting.base, 1, setting.times * 2)
+    if luigi.skipped:
+        return Row(name=name, figure=luigi.skipped)
+    ours = engine.median_run(setting.base, "run: [/bin/true]", 0, setting.times * 2).wall_s
+    return Row(
+        name=name,
+        figure=f"{luigi.wall_s * 1e3:.0f} ms",
+        beside=f"ours {ours * 1e3:.0f} ms, {ours / luigi.wall_s:.2f} x",
+        reach=f"<= {others.LUIGI_COLD:.2f} x",
+        met=ours <= others.LUIGI_COLD * luigi.wall_s,
+    )
 
 
 PARTS: dict[str, Callable[[Setting], Iterator[Row]]] = {

@@ -1,4 +1,4 @@
-"""Luigi: N no-op tasks with a marker file each, which is how it knows what is done. Prints units per second."""
+"""Luigi: N tasks of a KIND with a marker file each, which is how it knows what is done. Prints units per second."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import time
 from pathlib import Path
 
 import luigi
+from work import KINDS
 
 
-class Noop(luigi.Task):
+class Unit(luigi.Task):
     """One unit."""
 
+    kind = luigi.Parameter()
     number = luigi.IntParameter()
     folder = luigi.Parameter()
 
@@ -20,17 +22,20 @@ class Noop(luigi.Task):
         return luigi.LocalTarget(str(Path(self.folder) / f"luigi-{self.number}"))
 
     def run(self) -> None:
-        """Write the marker."""
+        """Do it, and write the marker."""
+        KINDS[self.kind](self.folder)
         with self.output().open("w"):
             pass
 
 
-def main(units: int, folder: str) -> None:
+def main(kind: str, units: int, folder: str) -> None:
     """Measure the whole build."""
     began = time.perf_counter()
-    luigi.build([Noop(number=i, folder=folder) for i in range(units)], local_scheduler=True, log_level="ERROR")
+    luigi.build(
+        [Unit(kind=kind, number=i, folder=folder) for i in range(units)], local_scheduler=True, log_level="ERROR"
+    )
     print(units / (time.perf_counter() - began))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])
