@@ -2,7 +2,8 @@
 
 In a page, `<!-- file: NAME -->` before a code block makes it a file, `<!-- exit: N -->` before a console block says
 how its last command ends (else 0). `$ ` begins a command; what follows is its output, where a line `...` stands for
-any lines and `...` in a line for any text. A command without output is only run. Blocks marked `sh` are not run.
+any lines and `...` in a line for any text. A command without output is only run. Blocks marked `sh` are not run; the
+test of the pages knows each of them and why.
 """
 
 from __future__ import annotations
@@ -17,6 +18,16 @@ from pathlib import Path
 import msgspec
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+# taken from the folders, so that a new page can't be forgotten
+PAGES = [
+    str(path.relative_to(ROOT))
+    for path in (
+        ROOT / "README.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+        *sorted((ROOT / "docs/agents").glob("*.md")),
+    )
+]
+TEXT = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
 BLOCK = re.compile(r"(?:^<!-- (file|exit): (\S+) -->\n)?^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND_TIMEOUT_S = 60
 
@@ -47,6 +58,11 @@ def parts(page: str) -> Iterator[Command | File]:
             yield from _commands(text, page[: match.start(4)].count("\n") + 1, int(argument or 0))
 
 
+def unrun(page: str) -> list[str]:
+    """Return the blocks of commands that are not run."""
+    return [text for _, _, language, text in BLOCK.findall(page) if language in {"sh", "bash", "shell"}]
+
+
 def _commands(text: str, first_line: int, exit_code: int) -> Iterator[Command]:
     found = list(re.finditer(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE))
     for match in found:
@@ -68,7 +84,7 @@ class Shell:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "work"
         self.folder.mkdir()
-        programs = folder / "bin"
+        programs = self.programs = folder / "bin"
         programs.mkdir()
         # not a link to the interpreter: a virtual environment is found by the path it was started with
         program = "from interlock.cli.entry import main; raise SystemExit(main())"
