@@ -16,16 +16,32 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+import jsonschema_rs
+import markdown_it
+
 from interlock.app import App
+from interlock.dispatch.agents import asking, command, registry
+from interlock.dispatch.agents import runner as agents
+from interlock.dispatch.commands import merging
+from interlock.dispatch.env import dotenv
+from interlock.dispatch.git import occupied, removal, snapshot, traces, trees
 from interlock.dispatch.git.command import IDENTITY, Git, dated
+from interlock.dispatch.llm import engines
+from interlock.dispatch.prompts import runner
+from interlock.dispatch.python import pool
 from interlock.driver import compiling
 from interlock.driver.clock import Clock
 from interlock.driver.configuration import require_config
 from interlock.driver.forking import ForkOrder
 from interlock.driver.project import project_at
 from interlock.errors import InterlockError
+from interlock.plan import config_parse, params
 
-WARM: Final = (compiling,)
+WARM: Final = (
+    *(compiling, config_parse, params, jsonschema_rs, markdown_it),
+    *(merging, dotenv, occupied, removal, snapshot, traces, trees, pool),
+    *(agents, asking, command, registry, engines, runner),
+)
 Hook = Callable[[str], None]
 WORKFLOW: Final = Path("sample.md")
 HUNG: Final = "hung"
