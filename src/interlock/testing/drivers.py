@@ -45,6 +45,7 @@ WARM: Final = (
 Hook = Callable[[str], None]
 WORKFLOW: Final = Path("sample.md")
 HUNG: Final = "hung"
+STOPPED: Final = "stopped"
 KILLED: Final = -signal.SIGKILL
 CRASHED: Final = 70
 CHANGED: Final = Path("changed.md")
@@ -144,14 +145,14 @@ def drive_fork(known: Sequence[str], hook: Hook | None = None) -> int:
 
 
 def wait(pid: int, *, stopped: bool = False) -> int | str:
-    """Return the exit code, the negative signal, `stopped` where that is waited for, or HUNG."""
+    """Return the exit code, the negative signal, STOPPED where that is waited for, or HUNG."""
     give_up = time.monotonic() + _PATIENCE_S
     flags = os.WNOHANG | (os.WUNTRACED if stopped else 0)
     pause = 0.001
     while time.monotonic() < give_up:
         found, status = os.waitpid(pid, flags)
         if found:
-            return "stopped" if os.WIFSTOPPED(status) else os.waitstatus_to_exitcode(status)
+            return STOPPED if os.WIFSTOPPED(status) else os.waitstatus_to_exitcode(status)
         time.sleep(pause)
         pause = min(pause * 1.5, 0.02)
     os.kill(pid, signal.SIGKILL)
