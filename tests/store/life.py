@@ -140,15 +140,15 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: self.active())
     @rule(pick=picks, ahead=st.integers(2, 4))
     def reserve_wrongly(self, pick: int, ahead: int) -> None:
-        units = self.units()
+        if not self.free():
+            self.start_step(pick, 1)
+        # what is free first: there alone the number is all that is wrong
+        units = self.free() or self.units()
         if units:
             unit = units[pick % len(units)]
             self.illegal(b.reserved(unit.ordinal, unit.attempt + ahead, unit.step))
             self.illegal(b.reserved(unit.ordinal, unit.attempt or 9, unit.step))
             self.unreserved(b.running(unit.ordinal, unit.attempt + ahead, unit.step))
-        for unit in units:
-            if unit.kind == "approval":
-                self.illegal(b.reserved(unit.ordinal, unit.attempt + 1, unit.step))
 
     def open(self) -> list[ev.AttemptReserved]:
         return [event for name, event in self.dispatches.items() if name not in self.ended]
