@@ -52,6 +52,7 @@ CHANGED: Final = Path("changed.md")
 """The workflow of forks: one more file to change."""
 WITNESSES: Final = (str(CHANGED), "ran", "changed", "paid", "tried-*", "driver.log", "commits", "__pycache__")
 """What a run and its drivers leave in the project beside the journal."""
+MORE: Final = "more"
 _FILES: Final = r"\"kept\",\"red\",\"plain\""
 _SAMPLE: Final = Path(__file__).parent / "sample"
 _PATIENCE_S: Final = 60.0
@@ -63,7 +64,7 @@ def new_project(folder: Path, change: Callable[[str], str] = str) -> Path:
     shutil.copytree(_SAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__"))
     text = (folder / WORKFLOW).read_text(encoding="utf-8")
     (folder / WORKFLOW).write_text(change(text), encoding="utf-8")
-    (folder / CHANGED).write_text(change(text).replace(_FILES, f'{_FILES},\\"more\\"'), encoding="utf-8")
+    (folder / CHANGED).write_text(change(text).replace(_FILES, f'{_FILES},\\"{MORE}\\"'), encoding="utf-8")
     git = Git()
     git(folder, "init", "--quiet", "--template=", "--initial-branch=main")
     exclude = folder / ".git" / "info" / "exclude"

@@ -25,11 +25,12 @@ from interlock.model.states import AttemptState, UnitState
 from interlock.testing import drivers
 from interlock.testing.drivers import KILLED, fork, last_words, new_project, wait
 from interlock.testing.evidence import Ending, Evidence, gather, integrity, left, lines
+from interlock.testing.expected import NAMES
 from interlock.testing.kept import astray, lost_changes
 from interlock.testing.killing import GOOD, UndisturbedError, undisturbed
 from interlock.testing.suspension import overtake
 
-_NAMES: Final = 40
+_NAMES: Final = tuple(f"name{n}" for n in range(40))
 _SHORTEST_S: Final = 0.01
 _LONGEST_S: Final = 0.4
 _PATIENCE_KILLS: Final = 50
@@ -83,8 +84,8 @@ def _completed(ending: Ending) -> int:
 
 def wide_project(folder: Path) -> Path:
     """Make a project whose maps are wide enough to be killed in many times."""
-    names = ", ".join(f"name{n}" for n in range(_NAMES))
-    return new_project(folder, lambda text: text.replace("[ada, grace, edsger]", f"[{names}]"))
+    narrow, wide = ", ".join(NAMES), ", ".join(_NAMES)
+    return new_project(folder, lambda text: text.replace(f"[{narrow}]", f"[{wide}]"))
 
 
 def kill_until_done(project: Path, wanted: Ending, chance: random.Random, spread: Spread, asleep: float) -> None:
@@ -180,7 +181,7 @@ def main(argv: list[str] | None = None) -> int:
     chance = random.Random(seed)  # noqa: S311 - moments, not secrets
     spread, runs = None, 0
     try:
-        wanted, _ = undisturbed(wide_project(folder / "undisturbed"))
+        wanted, _ = undisturbed(wide_project(folder / "undisturbed"), _NAMES)
         spread = Spread(wanted)
         while spread.kills < chosen.kills:
             runs += 1
