@@ -18,8 +18,8 @@ def prove(tmp_path: Path) -> Prove:
     """Run a proof in a temporary folder of this test and return what it said."""
 
     def run(*argv: str) -> subprocess.CompletedProcess[str]:
-        source = Path(__file__).parents[2] / "src"
-        environ = {**os.environ, "PYTHONPATH": str(source), "TMPDIR": str(tmp_path)}
+        root = Path(__file__).parents[2]
+        environ = {**os.environ, "PYTHONPATH": f"{root / 'src'}:{root}", "TMPDIR": str(tmp_path)}
         return subprocess.run(
             [sys.executable, *argv], capture_output=True, text=True, check=False, timeout=280, env=environ
         )

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.crash.faults import Sql, planted
 from tests.store import builders as b
 from tests.store.rebuild import compare
 
@@ -44,8 +45,7 @@ class Life(RuleBasedStateMachine):
     """The driver's view is kept beside the journal; whatever the journal accepts must be what was legal."""
 
     memory = False
-    fault: tuple[str, str, str] | None = None
-    """A query, what stands in it, and what is planted instead."""
+    fault: Sql | None = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,9 +55,7 @@ class Life(RuleBasedStateMachine):
         else:
             self.store = SqliteStore.open(self.folder / "journal.db")
         if self.fault is not None:
-            query, good, bad = self.fault
-            planted = self.store._queries[query].replace(good, bad)  # noqa: SLF001 - where the rule stands
-            self.store._queries = {**self.store._queries, query: planted}  # noqa: SLF001
+            self.store._queries = planted(self.store._queries, [self.fault])  # noqa: SLF001 - where the rule stands
         self.lease = b.lease()
         self.old: list[Lease] = []
         self.dispatches: dict[str, ev.AttemptReserved] = {}
@@ -100,6 +98,12 @@ class Life(RuleBasedStateMachine):
             self.store.commit(self.lease, list(events))
         assert self.store.events(b.RUN) == before
 
+    def unreserved(self, event: ev.AttemptStarted) -> None:
+        """Nothing starts that was not reserved before."""
+        before = self.store.events(b.RUN)
+        assert self.store.commit(self.lease, [event]).refused == (event.dispatch,)
+        assert self.store.events(b.RUN) == before
+
     # rules
 
     @precondition(lambda self: self.active())
@@ -136,14 +140,15 @@ class Life(RuleBasedStateMachine):
     @precondition(lambda self: self.active())
     @rule(pick=picks, ahead=st.integers(2, 4))
     def reserve_wrongly(self, pick: int, ahead: int) -> None:
-        units = self.units()
+        if not self.free():
+            self.start_step(pick, 1)
+        # what is free first: there alone the number is all that is wrong
+        units = self.free() or self.units()
         if units:
             unit = units[pick % len(units)]
             self.illegal(b.reserved(unit.ordinal, unit.attempt + ahead, unit.step))
             self.illegal(b.reserved(unit.ordinal, unit.attempt or 9, unit.step))
-        for unit in units:
-            if unit.kind == "approval":
-                self.illegal(b.reserved(unit.ordinal, unit.attempt + 1, unit.step))
+            self.unreserved(b.running(unit.ordinal, unit.attempt + ahead, unit.step))
 
     def open(self) -> list[ev.AttemptReserved]:
         return [event for name, event in self.dispatches.items() if name not in self.ended]

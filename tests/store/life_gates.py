@@ -15,7 +15,7 @@ from tests.store.life import Life, picks
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.states import StepState
-from interlock.store.base import StepRow
+from interlock.store.base import StepRow, UnitRow
 
 ARTIFACTS = (None, b"1", b'"other"')
 artifacts = st.sampled_from(ARTIFACTS)
@@ -35,6 +35,10 @@ class GatedLife(Life):
         units = tuple(b.new_unit(first + n, index, tagged, kind) for n, (index, tagged) in enumerate(all_of_it))
         place: dict[str, Any] = {"round": step.round, "loop": step.loop, "state": StepState.GATING}
         return ev.UnitsAdded(at=self.at(), step=step.step, kind=kind, units=units, **place)
+
+    def people(self) -> list[UnitRow]:
+        """The questions that wait for a person, or were answered by one."""
+        return [unit for unit in self.units() if unit.kind == "approval"]
 
     def at_work(self, pick: int, *states: str) -> StepRow | None:
         """A step in one of these states, if there is one."""
@@ -101,10 +105,15 @@ class GatedLife(Life):
 
     @rule(pick=picks, verdict=verdicts, override=st.booleans())
     def approve(self, pick: int, verdict: ev.Verdict, override: bool) -> None:  # noqa: FBT001
-        people = [unit for unit in self.units() if unit.kind == "approval"]
+        if self.active() and not self.people():
+            # a question to a person is rare by chance, and much may go wrong there
+            self.start_step(pick, 1)
+            self.ask_gate(pick, None, "approval", 1)
+        people = self.people()
         if not people:
             return
         unit = people[pick % len(people)]
+        self.illegal(b.reserved(unit.ordinal, unit.attempt + 1, unit.step))
         place: dict[str, Any] = {"step": unit.step, "override": override, "note": "n"}
         said = b.approved(unit.ordinal, unit.subject or "", verdict, **place)
         self.illegal(b.approved(unit.ordinal, canon.sha256(b'"unseen"'), verdict, **place))

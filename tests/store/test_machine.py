@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
+from tests.crash.faults import ANY_DISPATCH, ANY_HOLDER, ANY_TERM, NO_VERDICT, OVER_AN_END, START_UNRESERVED, Sql
 from tests.store.life_gates import GatedLife
 
 from interlock.errors import StoreError
@@ -26,11 +27,12 @@ def test_a_runs_life_at_random(body: type[GatedLife], examples: int) -> None:
 @pytest.mark.parametrize(
     "fault",
     [
-        ("finish_attempt", "AND dispatch = ?", "AND ? <> ''"),
-        ("finish_attempt", "AND ended_at IS NULL", ""),
-        ("fence", "AND lease.term = ?", "AND ? > 0"),
-        ("fence", "AND lease.holder = ?", "AND ? <> ''"),
-        ("complete_step", "AND NOT EXISTS", "AND 1 OR NOT EXISTS"),
+        START_UNRESERVED,
+        ANY_DISPATCH,
+        OVER_AN_END,
+        ANY_TERM,
+        ANY_HOLDER,
+        NO_VERDICT,
         ("gate_missing", "instr(step.stages, stage.name) > 0", "stage.place = 9"),
         ("gate_missing", "2 * sum(yes) > count(*)", "sum(yes) > 0"),
         ("gate_missing", "approval.override = 1", "1"),
@@ -41,9 +43,9 @@ def test_a_runs_life_at_random(body: type[GatedLife], examples: int) -> None:
         ("finish_unit", "ended_at = ?", "ended_at = coalesce(?, 1)"),
         ("supersede_units", "SET counted = 0", "SET counted = 1"),
     ],
-    ids=lambda fault: f"{fault[0]}:{fault[2] or 'nothing'}",
+    ids=lambda fault: f"{fault[0]}:{fault[2][:40] or 'nothing'}",
 )
-def test_a_random_life_notices_a_planted_fault(fault: tuple[str, str, str]) -> None:
+def test_a_random_life_notices_a_planted_fault(fault: Sql) -> None:
     """Many short searches from different seeds: one long search may go on for a thousand lives where there is nothing."""
     config = settings(
         max_examples=60,

@@ -59,14 +59,16 @@ def test_a_journal_survives_its_connection(tmp_path: Path) -> None:
 def test_every_commit_is_announced_before_and_after(tmp_path: Path) -> None:
     seen: list[str] = []
     with SqliteStore.open(tmp_path / "journal.db", on_commit=seen.append) as store:
-        store.create_run(b.new_run(), b.lease())
+        # of the schema
         assert seen == ["before", "after"]
+        store.create_run(b.new_run(), b.lease())
+        assert seen == ["before", "after"] * 2
         store.renew(b.lease())
         store.commit(b.lease(), [b.started(1)])
-        assert seen == ["before", "after"] * 3
+        assert seen == ["before", "after"] * 4
         with pytest.raises(StoreError):
             store.commit(b.lease(), [b.reserved(9)])
-        assert seen == ["before", "after"] * 3
+        assert seen == ["before", "after"] * 4
 
 
 def test_dying_before_a_commit_leaves_nothing_of_it(tmp_path: Path) -> None:
@@ -80,6 +82,18 @@ def test_dying_before_a_commit_leaves_nothing_of_it(tmp_path: Path) -> None:
         with pytest.raises(KeyboardInterrupt, match="before"):
             store.commit(b.lease(), [b.started(1)])
         assert list(store.units(b.RUN)) == []
+
+
+def test_dying_before_the_commit_of_the_schema_leaves_a_file_that_the_next_takes(tmp_path: Path) -> None:
+    def die(when: str) -> None:
+        raise KeyboardInterrupt(when)
+
+    path = tmp_path / "journal.db"
+    with pytest.raises(KeyboardInterrupt, match="before"):
+        SqliteStore.open(path, on_commit=die)
+    assert SqliteStore.open_if_any(path) is None
+    with SqliteStore.open(path) as store:
+        store.create_run(b.new_run(), b.lease())
 
 
 def test_a_newer_journal_is_refused_untouched(tmp_path: Path) -> None:

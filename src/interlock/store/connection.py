@@ -78,6 +78,10 @@ class Connection:
         if self._on_commit is not None:
             self._on_commit("after")
 
+    def migrate(self) -> None:
+        """Bring the journal to this program's version; these commits are announced like all others."""
+        migrate(self.raw, self.path, on_commit=self._on_commit)
+
     def hold(self) -> None:
         """From now on write only while the path still leads to the file that is open."""
         self._file = _identity(self.path)
@@ -137,7 +141,7 @@ def open_file(path: Path, on_commit: Callable[[str], None] | None, busy_ms: int)
             found.raw.execute("PRAGMA synchronous = FULL")
             found.raw.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
             found.raw.execute(f"PRAGMA journal_size_limit = {_WAL_KEPT_BYTES}")
-            migrate(found.raw, path)
+            found.migrate()
             found.hold()
     except BaseException:
         found.close()
@@ -148,7 +152,7 @@ def open_file(path: Path, on_commit: Callable[[str], None] | None, busy_ms: int)
 def open_memory(on_commit: Callable[[str], None] | None) -> Connection:
     """A journal that ends with its connection."""
     found = Connection(_raw(":memory:", 0), Path(":memory:"), on_commit)
-    migrate(found.raw, found.path)
+    found.migrate()
     return found
 
 

@@ -7,6 +7,7 @@ database that is no journal are refused untouched.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -42,8 +43,14 @@ def check(raw: sqlite3.Connection, path: Path) -> int:
     return found
 
 
-def migrate(raw: sqlite3.Connection, path: Path, *, upto: int | None = None) -> None:
-    """Run the scripts that are missing; with `upto`, none above it."""
+def migrate(
+    raw: sqlite3.Connection,
+    path: Path,
+    *,
+    upto: int | None = None,
+    on_commit: Callable[[str], None] | None = None,
+) -> None:
+    """Run the scripts that are missing; with `upto`, none above it. `on_commit` is told "before" and "after" each."""
     scripts = migrations(DIALECT)[:upto]
     while check(raw, path) < len(scripts):
         raw.execute("BEGIN IMMEDIATE")
@@ -52,11 +59,15 @@ def migrate(raw: sqlite3.Connection, path: Path, *, upto: int | None = None) -> 
             at = check(raw, path)
             if at < len(scripts):
                 _run(raw, scripts[at], at + 1)
+            if on_commit is not None:
+                on_commit("before")
             raw.execute("COMMIT")
         except BaseException:
             if raw.in_transaction:
                 raw.execute("ROLLBACK")
             raise
+        if on_commit is not None:
+            on_commit("after")
 
 
 def _run(raw: sqlite3.Connection, script: str, number: int) -> None:

@@ -16,25 +16,43 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+import jsonschema_rs
+import markdown_it
+
 from interlock.app import App
+from interlock.dispatch.agents import asking, command, registry
+from interlock.dispatch.agents import runner as agents
+from interlock.dispatch.commands import merging
+from interlock.dispatch.env import dotenv
+from interlock.dispatch.git import occupied, removal, snapshot, traces, trees
 from interlock.dispatch.git.command import IDENTITY, Git, dated
+from interlock.dispatch.llm import engines
+from interlock.dispatch.prompts import runner
+from interlock.dispatch.python import pool
 from interlock.driver import compiling
 from interlock.driver.clock import Clock
 from interlock.driver.configuration import require_config
 from interlock.driver.forking import ForkOrder
 from interlock.driver.project import project_at
 from interlock.errors import InterlockError
+from interlock.plan import config_parse, params
 
-WARM: Final = (compiling,)
+WARM: Final = (
+    *(compiling, config_parse, params, jsonschema_rs, markdown_it),
+    *(merging, dotenv, occupied, removal, snapshot, traces, trees, pool),
+    *(agents, asking, command, registry, engines, runner),
+)
 Hook = Callable[[str], None]
 WORKFLOW: Final = Path("sample.md")
 HUNG: Final = "hung"
+STOPPED: Final = "stopped"
 KILLED: Final = -signal.SIGKILL
 CRASHED: Final = 70
 CHANGED: Final = Path("changed.md")
 """The workflow of forks: one more file to change."""
 WITNESSES: Final = (str(CHANGED), "ran", "changed", "paid", "tried-*", "driver.log", "commits", "__pycache__")
 """What a run and its drivers leave in the project beside the journal."""
+MORE: Final = "more"
 _FILES: Final = r"\"kept\",\"red\",\"plain\""
 _SAMPLE: Final = Path(__file__).parent / "sample"
 _PATIENCE_S: Final = 60.0
@@ -46,7 +64,7 @@ def new_project(folder: Path, change: Callable[[str], str] = str) -> Path:
     shutil.copytree(_SAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__"))
     text = (folder / WORKFLOW).read_text(encoding="utf-8")
     (folder / WORKFLOW).write_text(change(text), encoding="utf-8")
-    (folder / CHANGED).write_text(change(text).replace(_FILES, f'{_FILES},\\"more\\"'), encoding="utf-8")
+    (folder / CHANGED).write_text(change(text).replace(_FILES, f'{_FILES},\\"{MORE}\\"'), encoding="utf-8")
     git = Git()
     git(folder, "init", "--quiet", "--template=", "--initial-branch=main")
     exclude = folder / ".git" / "info" / "exclude"
@@ -128,14 +146,14 @@ def drive_fork(known: Sequence[str], hook: Hook | None = None) -> int:
 
 
 def wait(pid: int, *, stopped: bool = False) -> int | str:
-    """Return the exit code, the negative signal, `stopped` where that is waited for, or HUNG."""
+    """Return the exit code, the negative signal, STOPPED where that is waited for, or HUNG."""
     give_up = time.monotonic() + _PATIENCE_S
     flags = os.WNOHANG | (os.WUNTRACED if stopped else 0)
     pause = 0.001
     while time.monotonic() < give_up:
         found, status = os.waitpid(pid, flags)
         if found:
-            return "stopped" if os.WIFSTOPPED(status) else os.waitstatus_to_exitcode(status)
+            return STOPPED if os.WIFSTOPPED(status) else os.waitstatus_to_exitcode(status)
         time.sleep(pause)
         pause = min(pause * 1.5, 0.02)
     os.kill(pid, signal.SIGKILL)

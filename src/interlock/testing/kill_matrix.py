@@ -1,6 +1,6 @@
 """The kill matrix: for each commit of the sample run one driver killed before it and one after it, then resumed.
 
-The same for each commit of a fork of that run. Run as `python -m interlock.testing.kill_matrix [--every N] [--first] [--json]`;
+The same for each commit of a fork of that run. Run as `python -m interlock.testing.kill_matrix [--only run|fork] [--every N] [--first] [--json]`;
 exits 1 if anything does not hold. A case holds when the resumed run ends as the undisturbed one, byte for byte, with
 the same merged files; nothing ran that was not journaled before; no unit journaled as completed, or taken over, was
 dispatched or ran again; the outside effect happened once; every completed step has the verdicts its gate asks for; every
@@ -17,13 +17,13 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from interlock.testing.cases import MOMENTS, Case, Report, describe, table
+from interlock.testing.cases import MOMENTS, VERBS, Case, Report, describe, table
 from interlock.testing.drivers import new_project
 from interlock.testing.killing import Forks, UndisturbedError, run_case, undisturbed
 
@@ -32,24 +32,33 @@ Place = tuple[str, int]
 
 
 def kill_matrix(
-    folder: Path, *, every: int = 1, first: bool = False, tell: Callable[[Case], None] = lambda _case: None
+    folder: Path,
+    *,
+    verbs: Collection[str] = VERBS,
+    every: int = 1,
+    first: bool = False,
+    tell: Callable[[Case], None] = lambda _case: None,
 ) -> Report:
-    """Run all cases (or each `every`-th) in projects below `folder`. Raises UndisturbedError.
+    """Run all cases of these verbs (or each `every`-th) in projects below `folder`. Raises UndisturbedError.
 
     With `first` each worker stops at its first case that does not hold.
     """
     began = time.monotonic()
     wanted, commits = undisturbed(new_project(folder / "undisturbed"))
     wanted_fork, fork_commits = Forks(new_project(folder / "forked")).undisturbed()
+    of_runs = _places(commits, every) if "run" in verbs else []
+    of_forks = _places(fork_commits, every) if "fork" in verbs else []
 
     def work(number: int) -> Iterator[Case]:
-        for moment, commit in _places(commits, every)[number::_SIDE_BY_SIDE]:
+        for moment, commit in of_runs[number::_SIDE_BY_SIDE]:
             project = new_project(folder / f"{moment}-{commit}")
             yield (case := run_case(project, wanted, moment, commit))
             if case.holds:
                 shutil.rmtree(project, ignore_errors=True)
+        if not (mine := of_forks[number::_SIDE_BY_SIDE]):
+            return
         forks = Forks(new_project(folder / f"forks-{number}"))
-        for moment, commit in _places(fork_commits, every)[number::_SIDE_BY_SIDE]:
+        for moment, commit in mine:
             yield forks.run_case(wanted_fork, moment, commit)
 
     cases = []
@@ -110,6 +119,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the matrix in a temporary folder, which stays if something did not hold."""
     parser = argparse.ArgumentParser(prog="python -m interlock.testing.kill_matrix", description=__doc__)
     parser.add_argument("--every", type=int, default=1, help="run only each N-th case")
+    parser.add_argument("--only", choices=VERBS, help="kill only drivers of runs, or only of forks")
     parser.add_argument("--first", action="store_true", help="stop soon after the first case that does not hold")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     chosen = parser.parse_args(argv)
@@ -120,7 +130,8 @@ def main(argv: list[str] | None = None) -> int:
             sys.stderr.write(describe(case) + "\n")
 
     try:
-        report = kill_matrix(folder, every=chosen.every, first=chosen.first, tell=tell)
+        verbs = [chosen.only] if chosen.only else VERBS
+        report = kill_matrix(folder, verbs=verbs, every=chosen.every, first=chosen.first, tell=tell)
     except UndisturbedError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1

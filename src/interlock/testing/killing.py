@@ -1,11 +1,12 @@
 """One kill: a driver of a run or of a fork dies at a commit, others go on to the end, and the ends are compared.
 
-Guarantee: the undisturbed run itself is looked at first, so that a broken promise is no one's standard.
+Guarantee: the undisturbed run itself is looked at first, and compared with what is written down by hand, so that a broken
+promise is no one's standard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,12 +15,15 @@ import msgspec
 from interlock.dispatch.git.command import Git
 from interlock.testing import drivers
 from interlock.testing.cases import Case
-from interlock.testing.drivers import KILLED, Hook, Killer, fork, last_words, wait
+from interlock.testing.drivers import KILLED, MORE, Hook, Killer, fork, last_words, wait
 from interlock.testing.evidence import Ending, Evidence, gather, left, lines
+from interlock.testing.expected import FILES, NAMES, strange
 from interlock.testing.kept import astray, lost_changes
 
 GOOD: Final = (0, 6)
 _MOST_DRIVES: Final = 4
+_SILENT: Final = ("below:solo",)
+"""Units that note nothing themselves: the work is done by a child run's."""
 Drive = Callable[[Hook | None], int]
 
 
@@ -27,18 +31,25 @@ class UndisturbedError(Exception):
     """The sample does not do what it should even when nobody is killed."""
 
 
-def undisturbed(project: Path) -> tuple[Ending, int]:
+def undisturbed(project: Path, names: Sequence[str] = NAMES) -> tuple[Ending, int]:
     """Run the sample to its end; return what it came to and how many commits it took."""
-    found, commits = _undisturbed(project, drivers.drive)
+    found, commits = _undisturbed(project, drivers.drive, names=names)
     return found.ending, commits
 
 
-def _undisturbed(project: Path, drive: Drive, known: Collection[str] = ()) -> tuple[Evidence, int]:
+def _undisturbed(
+    project: Path,
+    drive: Drive,
+    known: Collection[str] = (),
+    *,
+    names: Sequence[str] = NAMES,
+    files: Sequence[str] = FILES,
+) -> tuple[Evidence, int]:
     code, commits = _counted(project, drive, Killer("never", 0))
     found = gather(project, besides=known)
     if code not in GOOD or found is None:
         raise UndisturbedError(f"the sample run ended with {code}: {last_words(project)}")
-    fault = _fault_of(found, project)
+    fault = _fault_of(found, project) or strange(found.ending, names, files)
     if fault:
         raise UndisturbedError(f"the undisturbed run breaks a promise: {fault}")
     return found, commits
@@ -63,6 +74,10 @@ def _fault_of(found: Evidence, project: Path) -> str:
         return f"ran without a journaled attempt: {found.unasked()}"
     if found.ungated:
         return f"completed without the verdicts of their gates: {', '.join(found.ungated)}"
+    if idle := sorted(unit for unit in found.completed() if not found.times(unit) and unit not in _SILENT):
+        return f"journaled as completed, but nothing ran: {', '.join(idle)}"
+    if not lines(project / "changed"):
+        return "no file was changed in a worktree, so that none can be lost"
     if strays := (*lost_changes(project, found.run_id), *astray(project)):
         return f"lost, or not as it should be in git: {', '.join(strays)}"
     paid = len(lines(project / "paid"))
@@ -117,7 +132,7 @@ class Forks:
     def undisturbed(self) -> tuple[Ending, int]:
         """Fork to the end; return what it came to and how many commits it took. Raises UndisturbedError."""
         self._forget()
-        found, commits = _undisturbed(self._project, self._drive, self._known)
+        found, commits = _undisturbed(self._project, self._drive, self._known, files=(*FILES, MORE))
         if not found.ending.taken:
             raise UndisturbedError("the fork took nothing over")
         self._known.append(found.run_id)

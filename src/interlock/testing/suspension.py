@@ -1,7 +1,8 @@
 """A driver that is stopped in the middle and wakes after another took its lease over.
 
 Run as `python -m interlock.testing.suspension [--every N]`; exits 1 if anything does not hold. The one that wakes
-must find out, start nothing, and change nothing but the ends of its own attempts that nobody has closed.
+must find out, start nothing, and change nothing but the ends of its own attempts that nobody has closed. A driver that
+was to be stopped and was not is a fault, unless it had fewer commits to make; and some must wake while another drives.
 """
 
 from __future__ import annotations
@@ -15,17 +16,18 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from interlock.testing import drivers
 from interlock.testing.clock import LateClock
-from interlock.testing.drivers import fork, last_words, new_project, wait
+from interlock.testing.drivers import STOPPED, Killer, fork, last_words, new_project, wait
 from interlock.testing.evidence import Ending, Evidence, digest, gather, left
 from interlock.testing.kept import astray, lost_changes
-from interlock.testing.killing import UndisturbedError, undisturbed
+from interlock.testing.killing import GOOD, UndisturbedError, undisturbed
 
 LATER_MS: Final = 100_000
 """More than a lease's term."""
 LEASE_HELD: Final = 5
-_GOOD: Final = (0, 6)
 _OTHERS_COMMIT: Final = 4
 """After which the second driver is stopped: it has closed what the first left open and begun work of its own."""
 
@@ -47,35 +49,87 @@ class Sleeper:
             self._clock.late_ms += self._slept_ms
 
 
-def _drive(commit: int, slept_ms: int, clock: LateClock) -> int:
-    return drivers.drive(Sleeper(commit, slept_ms, clock), clock)
+class Overtaken(msgspec.Struct, frozen=True):
+    """What came of a driver that slept while another took over, and of the other."""
+
+    slept: bool
+    """Whether the first was stopped at all; it has ended in any case."""
+    first: int | str
+    """How the first ended."""
+    second: int = 0
+    """The other's process, which is still stopped where `crossed`."""
+    code: int | str = 0
+    """How the other ended, if it has."""
+    crossed: bool = False
+    """Whether the first woke in the middle of the other's work."""
+    fault: str = ""
 
 
-def suspend(project: Path, commit: int, wanted: Ending) -> str:
-    """Suspend a driver after that commit, let another take over, wake the first in the middle of the other's work.
-
-    Return what did not hold.
-    """
+def overtake(project: Path, commit: int) -> Overtaken:
+    """Suspend a driver after that commit, let another take over, wake the first in the middle of the other's work."""
     first = fork(project, lambda: _drive(commit, LATER_MS, LateClock()))
-    if wait(first, stopped=True) != "stopped":
-        return ""
+    code = wait(first, stopped=True)
+    if code != STOPPED:
+        return Overtaken(slept=False, first=code, fault=_awake(project, commit, code))
     second = fork(project, lambda: _drive(_OTHERS_COMMIT, 0, LateClock(LATER_MS)))
     code = wait(second, stopped=True)
     journal = digest(project)
     os.kill(first, signal.SIGCONT)
     woken = wait(first)
     changed = digest(project) != journal
-    if code == "stopped":
-        os.kill(second, signal.SIGCONT)
-        code = wait(second)
-    if woken not in (*_GOOD, LEASE_HELD):
-        return f"the driver that woke ended with {woken}: {last_words(project)}"
-    if changed:
-        return "the driver that woke changed the journal of a run that another drives"
+    fault = ""
+    if woken not in (*GOOD, LEASE_HELD):
+        fault = f"the driver that woke ended with {woken}: {last_words(project)}"
+    elif changed:
+        fault = "the driver that woke changed the journal of a run that another drives"
+    elif code == STOPPED and woken in GOOD and not _over(project):
+        fault = "the driver that woke said that the run is over, which another drives"
+    return Overtaken(slept=True, first=woken, second=second, code=code, crossed=code == STOPPED, fault=fault)
+
+
+def _drive(commit: int, slept_ms: int, clock: LateClock) -> int:
+    sleeper, counter = Sleeper(commit, slept_ms, clock), Killer("never", 0)
+
+    def hook(moment: str) -> None:
+        # counted apart from the sleeper, whose word for having slept is not taken
+        counter(moment)
+        sleeper(moment)
+
+    code = drivers.drive(hook, clock)
+    Path("commits").write_text(str(counter.commits), encoding="utf-8")
+    return code
+
+
+def _awake(project: Path, commit: int, code: int | str) -> str:
+    """Say what was wrong with a driver that was never stopped: nothing, where its run was over before that commit."""
+    counted = project / "commits"
+    made = int(counted.read_text(encoding="utf-8")) if counted.exists() else 0
+    if code in GOOD and made < commit:
+        return ""
+    return f"the driver was not stopped, but ended with {code} after {made} commits: {last_words(project)}"
+
+
+def _over(project: Path) -> bool:
     found = gather(project)
-    if code not in _GOOD or found is None:
-        return f"the second driver ended with {code}: {last_words(project)}"
-    return _fault_of(project, found, wanted)
+    return found is not None and found.ending.outcome is not None
+
+
+def suspend(project: Path, commit: int, wanted: Ending) -> Overtaken:
+    """Let a driver be overtaken after that commit and the other finish; look at what the run came to."""
+    (project / "commits").unlink(missing_ok=True)
+    done = overtake(project, commit)
+    code = done.code if done.slept else done.first
+    if done.crossed:
+        os.kill(done.second, signal.SIGCONT)
+        code = wait(done.second)
+    if done.fault:
+        return done
+    found = gather(project)
+    if code not in GOOD or found is None:
+        fault = f"the last driver ended with {code}: {last_words(project)}"
+    else:
+        fault = _fault_of(project, found, wanted)
+    return msgspec.structs.replace(done, fault=fault)
 
 
 def _fault_of(project: Path, found: Evidence, wanted: Ending) -> str:
@@ -99,16 +153,19 @@ def main(argv: list[str] | None = None) -> int:
     except UndisturbedError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
-    faults = tried = 0
+    tried: list[Overtaken] = []
     for commit in range(1, commits + 1, chosen.every):
-        tried += 1
-        fault = suspend(new_project(folder / str(commit)), commit, wanted)
-        if fault:
-            faults += 1
-            sys.stderr.write(f"suspended after commit {commit}: {fault}\n")
+        tried.append(suspend(new_project(folder / str(commit)), commit, wanted))
+        if tried[-1].fault:
+            sys.stderr.write(f"suspended after commit {commit}: {tried[-1].fault}\n")
             if chosen.first:
                 break
-    sys.stdout.write(f"{tried} drivers suspended, {faults} faults\n")
+    slept, crossed = sum(one.slept for one in tried), sum(one.crossed for one in tried)
+    faults = sum(bool(one.fault) for one in tried)
+    if not crossed:
+        faults += 1
+        sys.stderr.write("no driver woke while another drove its run\n")
+    sys.stdout.write(f"{slept} drivers suspended, {crossed} woke while another drove, {faults} faults\n")
     shutil.rmtree(folder, ignore_errors=True)
     return 1 if faults else 0
 
