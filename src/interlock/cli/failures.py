@@ -61,6 +61,12 @@ def explain_os(error: OSError) -> int:
     return FAILED
 
 
+def explain_output(error: OSError) -> int:
+    """Write that what was asked for could not be shown."""
+    complain(safe(f"standard output: {error.strerror or error}"), "what was to be shown is not all there; ask again")
+    return FAILED
+
+
 def explain_bug(error: BaseException, project: Path | None) -> int:
     """Write one line about an error nobody foresaw, and where its traceback is."""
     import traceback  # noqa: PLC0415 - for bugs only

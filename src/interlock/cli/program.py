@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from interlock.cli import failures
-from interlock.cli.output import discard_output
+from interlock.cli.output import discard_output, lose_output, lost_output
 from interlock.cli.session import Session
 from interlock.errors import InterlockError
 from interlock.version import __version__
@@ -78,18 +79,30 @@ class LazyGroup(click.Group):
             raise click.UsageError(f"no command '{args[0]}'" + (f"; {near}" if near else ""), ctx)
         return super().resolve_command(ctx, args)
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:  # noqa: ANN401 - click's signature
+        """Read the arguments; `--help` is answered here."""
+        with _reader_may_leave():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; a reader that left early has seen what it wanted."""
-        try:
+        """Run the command."""
+        with _reader_may_leave():
             return super().invoke(ctx)
-        except BrokenPipeError:
-            discard_output()
-            return 0
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing any."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+@contextlib.contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    """Whoever left a listing or a page of help early has seen what he wanted."""
+    try:
+        yield
+    except BrokenPipeError:
+        discard_output()
+        raise click.exceptions.Exit(0) from None
 
 
 @click.group(
@@ -152,12 +165,10 @@ def _flushed(code: int) -> int:
     """Flush standard output while failures can still be told."""
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
-        discard_output()
     except OSError as error:
-        discard_output()
-        return code or failures.explain_os(error)
-    return code
+        lose_output(error)
+    lost = lost_output()
+    return code if lost is None else code or failures.explain_output(lost)
 
 
 def _open_streams() -> None:
