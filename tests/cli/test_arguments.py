@@ -7,6 +7,10 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from interlock.cli import program
+
 Interlock = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -18,3 +22,29 @@ def test_an_empty_argument_reaches_the_command_and_the_check(interlock: Interloc
     done = interlock("run", "flow.md", "--json", cwd=tmp_path)
     (step,) = json.loads(done.stdout.splitlines()[-1])["steps"]
     assert (done.returncode, step["artifact"]) == (0, "a||b|")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option", "command"),
+    [
+        (["run", "flow.md", "--params-file", "a", "--params-file", "b"], "--params-file", "interlock run"),
+        (["run", "flow.md", "--key=a", "--key", "b"], "--key", "interlock run"),
+        (["reject", "last", "-m", "one", "--note", "two"], "--note", "interlock reject"),
+        (["--project", "/", "--project", ".", "list"], "--project", "interlock"),
+        (["units", "last", "--state", "failed", "--state", "running"], "--state", "interlock units"),
+    ],
+)
+def test_a_second_value_is_refused_rather_than_dropped(
+    capfd: pytest.CaptureFixture[str], arguments: list[str], option: str, command: str
+) -> None:
+    assert program.run(arguments) == 2
+    assert capfd.readouterr().err == (
+        f"error: {option} is given twice, and takes one value; give it once\nhint: see `{command} --help`\n"
+    )
+
+
+def test_options_that_may_be_repeated_and_flags_may(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert program.run(["--project", str(tmp_path), "list", "--json", "--json"]) == 0
+    assert capfd.readouterr().out == "[]\n"
+    assert program.run(["--project", str(tmp_path), "run", "no.md", "-p", "a=1", "-p", "b=2"]) == 2
+    assert "twice" not in capfd.readouterr().err

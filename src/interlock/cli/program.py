@@ -77,7 +77,15 @@ class LazyGroup(click.Group):
 
             near = did_you_mean(args[0], COMMANDS)
             raise click.UsageError(f"no command '{args[0]}'" + (f"; {near}" if near else ""), ctx)
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None and command is not None and not ctx.resilient_parsing:
+            _refuse_twice(command, click.Context(command, ctx, name), rest)
+        return name, command, rest
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options before the command."""
+        _refuse_twice(self, ctx, args)
+        return super().parse_args(ctx, args)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:  # noqa: ANN401 - click's signature
         """Read the arguments; `--help` is answered here."""
@@ -93,6 +101,19 @@ class LazyGroup(click.Group):
         """Write the list of commands without importing any."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def _refuse_twice(command: click.Command, ctx: click.Context, args: Sequence[str]) -> None:
+    """Refuse a second value of an option that has one: click would drop the first without a word."""
+    try:
+        _, _, given = command.make_parser(ctx).parse_args(list(args))
+    except click.UsageError:
+        # said with the arguments' own reading
+        return
+    for number, option in enumerate(given):
+        takes_one = isinstance(option, click.Option) and not (option.multiple or option.is_flag or option.count)
+        if takes_one and option in given[:number]:
+            raise click.UsageError(f"{option.opts[-1]} is given twice, and takes one value; give it once", ctx)
 
 
 @contextlib.contextmanager
