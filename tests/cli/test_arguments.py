@@ -48,3 +48,15 @@ def test_options_that_may_be_repeated_and_flags_may(capfd: pytest.CaptureFixture
     assert capfd.readouterr().out == "[]\n"
     assert program.run(["--project", str(tmp_path), "run", "no.md", "-p", "a=1", "-p", "b=2"]) == 2
     assert "twice" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("key", ["", " "])
+def test_a_blank_key_is_refused_before_anything_starts(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, key: str
+) -> None:
+    (tmp_path / "flow.md").write_text("---\nsteps: [{ id: a, run: 'true' }]\n---\n", encoding="utf-8")
+    assert program.run(["--project", str(tmp_path), "run", str(tmp_path / "flow.md"), "--key", key]) == 2
+    assert capfd.readouterr().err == (
+        "error: --key is blank\nhint: give the key that says which run is meant, or leave it out\n"
+    )
+    assert not (tmp_path / ".interlock").exists()
