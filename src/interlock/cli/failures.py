@@ -14,6 +14,7 @@ from typing import Final
 
 import click
 
+from interlock.cli.called import spelled
 from interlock.cli.output import style
 from interlock.cli.text import safe, safe_lines
 from interlock.errors import InterlockError, WorkflowError
@@ -27,7 +28,7 @@ def complain(message: str, hint: str = "") -> None:
     """Write an error, and its hint, to standard error; a closed one is nothing to fail about."""
     lines = f"{style('error:', fg='red', bold=True)} {message}\n"
     if hint:
-        lines += f"{style('hint:', fg='cyan')} {hint}\n"
+        lines += f"{style('hint:', fg='cyan')} {spelled(hint)}\n"
     with contextlib.suppress(OSError, ValueError):
         click.echo(lines, err=True, nl=False)
 

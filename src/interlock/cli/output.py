@@ -18,6 +18,7 @@ from typing import Any, Final
 import click
 import msgspec
 
+from interlock.cli.called import spelled
 from interlock.cli.text import clip
 
 LISTINGS: Final = frozenset({"events", "list", "logs", "units"})
@@ -36,7 +37,7 @@ def say(text: str = "") -> None:
 def note(text: str) -> None:
     """Write a line to standard error; a closed one is nothing to fail about."""
     with contextlib.suppress(OSError, ValueError):
-        click.echo(text, err=True)
+        click.echo(spelled(text), err=True)
 
 
 def style(text: str, **how: Any) -> str:  # noqa: ANN401 - click's own options

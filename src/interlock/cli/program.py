@@ -15,6 +15,7 @@ from typing import Any, Final
 import click
 
 from interlock.cli import failures
+from interlock.cli.called import remember_call
 from interlock.cli.output import discard_output, lose_output, lost_output
 from interlock.cli.session import Session
 from interlock.errors import InterlockError
@@ -144,6 +145,7 @@ def _reader_may_leave() -> Iterator[None]:
 def cli(session: Session, project: Path | None) -> None:
     """Run durable workflows from Markdown files; nothing finished is lost or done twice."""
     session.project = project
+    remember_call(project, COMMANDS)
 
 
 def _collect_garbage() -> None:
@@ -158,6 +160,7 @@ def run(arguments: Sequence[str], session: Session | None = None) -> int:
     _open_streams()
     _tolerate_any_text()
     session = session or Session()
+    remember_call(None, COMMANDS)
     try:
         return _flushed(_invoke(list(arguments) or ["--help"], session))
     except KeyboardInterrupt:

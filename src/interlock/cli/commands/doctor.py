@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from interlock.app import App
+from interlock.cli.called import spelled
 from interlock.cli.marks import mark
 from interlock.cli.options import example, json_option
 from interlock.cli.output import say, style, write_json_list
@@ -46,7 +47,7 @@ def command(session: Session, *, as_json: bool) -> int:
             for text in check.notes:
                 say(f"  {'':<{width}}  note: {safe(text)}")
             if check.hint:
-                say(f"  {'':<{width}}  hint: {safe(check.hint)}")
+                say(f"  {'':<{width}}  hint: {safe(spelled(check.hint))}")
     return 0 if all(check.ok for check in checks) else 1
 
 
