@@ -6,6 +6,7 @@ An error that nobody foresaw is one line too: its traceback goes to a file that 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 import time
@@ -57,9 +58,20 @@ def explain_usage(error: click.ClickException) -> int:
 
 def explain_os(error: OSError) -> int:
     """Write what the system refused."""
+    if error.filename is None and error.errno == errno.ENOENT and not _stands_somewhere():
+        complain("the current folder does not exist any more", "change into one that does: cd DIR")
+        return USAGE
     what = f"{error.filename}: " if error.filename else ""
     complain(safe(f"{what}{error.strerror or error}"))
     return FAILED
+
+
+def _stands_somewhere() -> bool:
+    try:
+        Path.cwd()
+    except OSError:
+        return False
+    return True
 
 
 def explain_output(error: OSError) -> int:
@@ -78,7 +90,7 @@ def explain_bug(error: BaseException, project: Path | None) -> int:
         sys.stderr.write(text)
         complain(f"internal error: {summary}")
         return FAILED
-    where = _keep(text, project or Path.cwd())
+    where = _keep(text, project or (Path.cwd() if _stands_somewhere() else Path("/")))
     hint = "set INTERLOCK_TRACEBACK=1 to see the traceback here"
     complain(f"internal error: {summary}" + (f" (traceback: {where})" if where else ""), hint)
     return FAILED

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -116,12 +117,12 @@ class Worktrees:
                 if repo.below(one.path, tree.path):
                     raise IsolationError(
                         f"there is a worktree of somebody's in it: {one.path}",
-                        f"remove it first: git worktree remove {one.path}",
+                        f"remove it first: git worktree remove {shlex.quote(one.path)}",
                     )
                 if one.path == tree.path and one.locked:
                     raise IsolationError(
                         f"the worktree {one.path} is locked: {one.locked}",
-                        f"when it is not needed any more: git worktree unlock {one.path}",
+                        f"when it is not needed any more: git worktree unlock {shlex.quote(one.path)}",
                         "worktree-locked",
                     )
 
