@@ -46,7 +46,10 @@ def check_interpreter(paths: ProjectPaths, configured: tuple[str, ...]) -> Check
 
 def check_state(paths: ProjectPaths) -> Check | None:
     """What is wrong with the state directory, beyond that it can't be written; None when nothing is."""
-    for folder in (paths.state_dir, *(paths.state_dir / name for name in ("logs", "artifacts", "spool", "worktrees"))):
+    for folder in (
+        paths.state_dir,
+        *(paths.state_dir / name for name in ("logs", "artifacts", "spool", "tmp", "worktrees")),
+    ):
         if os.path.lexists(folder) and not folder.is_dir():
             detail = f"{folder} is in the way: it is not a folder"
             return Check(name="journal place", ok=False, detail=detail, hint="move it away")
