@@ -224,13 +224,13 @@ def fix_list(context: Context) -> list[str]:
 
 
 def write_report(context: Context) -> str:
-    """Write the report in one move and return its path."""
+    """Write the report in one move and return its path, which leads to it from wherever it is read."""
     path = Path(context["params"]["report"])
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{os.getpid()}.part")
     draft.write_text("\n".join(report_lines(context["inputs"])) + "\n", encoding="utf-8")
     draft.replace(path)
-    return str(path)
+    return str(path.absolute())
 
 
 def code(text: str) -> str:

@@ -9,7 +9,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from tools import check_size, draw_states, make_reference
+from tools import check_size, draw_states, make_configuration, make_reference
+
+from interlock.plan.config_kinds import RUN, TEXT
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCKS = ("requirements.lock", "requirements-dev.lock")
@@ -45,6 +47,18 @@ def test_the_drawn_states_are_fresh() -> None:
 
 def test_the_reference_of_the_file_format_is_fresh() -> None:
     assert make_reference.PAGE.read_text(encoding="utf-8") == make_reference.page(), "run tools/make_reference.py"
+
+
+def test_the_page_of_the_configuration_is_fresh() -> None:
+    assert make_configuration.PAGE.read_text(encoding="utf-8") == make_configuration.page(), (
+        "run tools/make_configuration.py"
+    )
+
+
+def test_a_key_of_the_configuration_without_words_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(make_configuration, "RUN", {**RUN, "new_key": TEXT})
+    with pytest.raises(ValueError, match=r"keys without words, or words without a key: \{'new_key'\}"):
+        make_configuration.page()
 
 
 def test_the_reference_holds_every_key_of_the_schema() -> None:

@@ -46,7 +46,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, 
 
 
 def check(**fields: Any) -> Check:
-    (found,) = check_engines([Engine(**{"name": "coder", "kind": "agent", "agent": "claude", **fields})])
+    (found,) = check_engines([Engine(**{"name": "coder", "kind": "agent", "agent": "claude", **fields})], Path.cwd())
     return found
 
 
@@ -127,6 +127,31 @@ def test_a_key_s_variable_is_named_and_its_value_never(
     assert there.ok
     assert there.detail.endswith("; key $CODER_KEY is set")
     assert "hush" not in repr(there)
+
+
+def test_a_key_that_an_env_group_brings_is_not_missed(
+    programs: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    programs("claude", "echo 1")
+    monkeypatch.delenv("CODER_KEY", raising=False)
+    (tmp_path / ".env").write_text("CODER_KEY=hush\n", encoding="utf-8")
+    engine = Engine(name="coder", kind="agent", agent="claude", api_key="CODER_KEY", env=("keys",))
+    secret = SecretSource(name="CODER_KEY", command=("pass", "coder"))
+    for group in (EnvGroup(name="keys", secrets=(secret,)), EnvGroup(name="keys", dotenv=(".env",))):
+        (found,) = check_engines([engine], tmp_path, {"keys": group})
+        assert (found.ok, found.detail.rpartition("; ")[2]) == (True, "key $CODER_KEY comes from env group keys")
+
+
+def test_a_program_beside_the_project_is_found_wherever_one_stands(tmp_path: Path) -> None:
+    (tmp_path / "tools").mkdir()
+    program = tmp_path / "tools/mine"
+    program.write_text("#!/bin/sh\n", encoding="utf-8")
+    program.chmod(0o755)
+    engine = Engine(name="mine", kind="agent", agent="command", command=("./tools/mine",))
+    (found,) = check_engines([engine], tmp_path)
+    assert (found.ok, found.detail) == (True, f"agent command: {program}")
+    (gone,) = check_engines([engine], tmp_path / "tools")
+    assert (gone.ok, gone.detail) == (False, "./tools/mine is no program; agent command")
 
 
 def llm(**fields: Any) -> Check:

@@ -192,3 +192,15 @@ def _read_all(descriptor: int) -> str:
         if not part:
             return b"".join(parts).decode()
         parts.append(part)
+
+
+def test_an_engine_that_answered_and_told_no_tokens_is_not_said_to_be_unseen(
+    tmp_path: Path, interlock: Interlock
+) -> None:
+    (tmp_path / "interlock.toml").write_text(
+        '[engines.mine]\nkind = "agent"\nagent = "command"\ncommand = ["echo", "yes"]\n', encoding="utf-8"
+    )
+    (tmp_path / "flow.md").write_text("---\nsteps: [{ id: a, engine: mine }]\n---\n## a\nSay yes.\n", encoding="utf-8")
+    assert interlock("run", "flow.md", cwd=tmp_path).returncode == 0
+    told = interlock("plan", "flow.md", cwd=tmp_path).stdout
+    assert "note: no call of engine 'mine' has told its tokens here: 20,000 tokens a call are assumed" in told

@@ -75,7 +75,7 @@ def test_a_folder_that_is_gone_is_not_shown_as_one(project: Path, trees: Trees, 
     assert kept.path in interlock("worktrees", "list", cwd=project).stdout
     shutil.rmtree(kept.path)
     (line,) = interlock("worktrees", "list", cwd=project).stdout.splitlines()[1:]
-    assert line.split() == [RUN, "fix-1/1", kept.commit[:12], "1", "-"]
+    assert line.split() == [RUN, "fix-1/1", "-", kept.commit[:12], "1", "-"]
 
 
 def test_what_is_kept_is_listed_without_a_journal(project: Path, trees: Trees, interlock: Interlock) -> None:
@@ -93,8 +93,11 @@ def test_what_is_kept_is_listed_without_a_journal(project: Path, trees: Trees, i
         "path": kept.path,
         "registered": True,
         "beside": [],
+        "id": None,
+        "index": None,
+        "item": None,
     }
-    assert f"{RUN}  fix-1/1  {kept.commit[:12]}" in interlock("worktrees", "list", cwd=project).stdout
+    assert f"{RUN}  fix-1/1  -     {kept.commit[:12]}" in interlock("worktrees", "list", cwd=project).stdout
 
 
 def test_a_worktree_in_use_and_a_leftover_are_listed_too(project: Path, trees: Trees, interlock: Interlock) -> None:

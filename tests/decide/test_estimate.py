@@ -61,7 +61,7 @@ def test_an_engine_without_history_is_charged_its_reservation_and_its_most_is_un
     found = of(asking(), history=[])
     assert (found.tokens, found.cost_usd) == (Span(0, 500, None), Span(0, None, None))
     assert found.unknowns == (
-        "engine 'fast' was never seen at work here: 500 tokens a call are assumed",
+        "no call of engine 'fast' has told its tokens here: 500 tokens a call are assumed",
         "what a call of engine 'fast' with model 'small-1' costs is not known",
     )
     assert found.may_cost_over(1_000_000)
@@ -71,9 +71,9 @@ def test_another_model_of_the_engine_tells_tokens_but_no_price() -> None:
     found = of(asking(model="big-1"), asking("b", "coder", None), history=[*ONCE, Sample("coder", "x", 1, 2, 3)])
     assert (found.tokens, found.cost_usd) == (Span(103, 103, 103), Span(0, None, None))
     assert found.unknowns == (
-        "engine 'fast' was seen with other models only, not with model 'big-1'",
+        "engine 'fast' told its tokens with other models only, not with model 'big-1'",
         "what a call of engine 'fast' with model 'big-1' costs is not known",
-        "engine 'coder' was seen with other models only, not with its default model",
+        "engine 'coder' told its tokens with other models only, not with its default model",
         "what a call of engine 'coder' costs is not known",
     )
 

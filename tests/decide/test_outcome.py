@@ -137,7 +137,9 @@ def test_empty_text_is_absent(output: bytes) -> None:
 
 
 def test_a_result_over_its_limit_is_too_large() -> None:
-    assert text(b"x" * 99) == Failure(Reason.OUTPUT_TOO_LARGE, "the result has 101 bytes; the limit is 100")
+    assert text(b"x" * 99) == Failure(
+        Reason.OUTPUT_TOO_LARGE, "the result has 101 bytes; the limit is 100 (max_result_bytes of [limits])"
+    )
 
 
 @pytest.mark.parametrize(

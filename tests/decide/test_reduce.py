@@ -75,7 +75,7 @@ def test_an_artifact_that_fits_its_schema_is_promoted() -> None:
 def test_an_artifact_over_its_limit_fails_the_step() -> None:
     done = mapped(["x" * 50, "y" * 50], map=over("params.items"), limits=Limits(max_artifact_bytes=100)).snap
     assert done.steps[0].reason == Reason.OUTPUT_TOO_LARGE
-    assert done.steps[0].detail == "the artifact has 107 bytes; the limit is 100"
+    assert done.steps[0].detail == "the artifact has 107 bytes; the limit is 100 (max_artifact_bytes of [limits])"
 
 
 @pytest.mark.parametrize("reason", [Reason.ABORTED, Reason.BUDGET_EXCEEDED, Reason.JOURNAL_WRITE_FAILED])

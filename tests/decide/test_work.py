@@ -77,7 +77,9 @@ def test_what_is_no_list_of_items_is_named(items: Any, message: str) -> None:
 
 def test_more_items_than_the_limit_are_refused() -> None:
     specs = plan(step("a", map=over("params.items")), limits=Limits(max_items=2))
-    with pytest.raises(UnresolvedError, match=r"^params.items: 3 items are more than the limit of 2$"):
+    with pytest.raises(
+        UnresolvedError, match=r"^params.items: 3 items are more than the limit of 2 \(max_items of \[limits\]\)$"
+    ):
         units([1, 2, 3], specs)
 
 

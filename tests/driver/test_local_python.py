@@ -114,7 +114,9 @@ def test_a_result_over_the_limit_is_output_too_large(make_functions: Make) -> No
     fits, too_large = functions.run("give", 998, 999, max_result_bytes=1000)
     assert fits.status == "ok"
     assert (too_large.status, too_large.reason) == ("failed", Reason.OUTPUT_TOO_LARGE)
-    assert too_large.error == "the function returned 1001 bytes of JSON; the limit is 1000"
+    assert (
+        too_large.error == "the function returned 1001 bytes of JSON; the limit is 1000 (max_result_bytes of [limits])"
+    )
 
 
 def test_large_items_and_results_pass_whole(make_functions: Make) -> None:

@@ -228,7 +228,7 @@ def test_a_read_only_folder_is_a_clear_error(read_only: Path, tmp_path: Path) ->
     )
     assert answer.stdout == (
         f"state-dir-unwritable | can't write to {read_only / '.interlock'}: permission denied | "
-        "make the folder writable, free some space, or name another one with --project\n"
+        "make the folder writable, or name another one with --project\n"
     )
 
 

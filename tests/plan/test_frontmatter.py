@@ -160,6 +160,14 @@ def test_the_parsers_own_samples_are_good_for_the_schema(path: Path) -> None:
         "run: 'true'",
         "run: 5",
         "run: [a, 1]",
+        "run: [a, '', '']",
+        "run: a, gate: { check: [b, ''] }",
+        "run: a, effects: external, probe: [b, '']",
+        "unit: { exec: { command: [b, ''] } }",
+        *(
+            f"run: a, retry: {{ max: 1, backoff: {{ initial: {delay} }} }}"
+            for delay in ("0", "'0'", "0s", "00ms", "1", "500ms")
+        ),
         "run: a, timeout: 5",
         "run: a, timeout: 2h",
         "run: a, timeout: none",
@@ -195,6 +203,15 @@ def test_good_steps_are_good_for_both(step: str) -> None:
             for step in (
                 "run: {}",
                 "run: []",
+                "run: ['', a]",
+                "run: [' ']",
+                "run: [a, {}]",
+                "run: a, gate: { check: ['', b] }",
+                "run: a, effects: external, probe: ['']",
+                "unit: { exec: { command: ['', b] } }",
+                "unit: { exec: { command: [] } }",
+                "run: a, retry: { max: 1, backoff: { initial: -1 } }",
+                "run: a, retry: { max: 1, backoff: { max: soon } }",
                 "run: ' '",
                 "run: a, uses: ./b",
                 "run: a, rnu: b",

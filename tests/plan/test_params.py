@@ -126,6 +126,10 @@ def test_formats_are_asserted() -> None:
         (b"a: 1\nb: [x, on, 10:00]\n", {"a": 1, "b": ["x", "on", "10:00"]}),
         (b"a: 2024-01-01\r\n", {"a": "2024-01-01"}),
         (b"version: 1.10\nother: 1.10\n", {"version": "1.10", "other": 1.1}),
+        (b'{"version": null}', {"version": None}),
+        (b"version: null\n", {"version": None}),
+        (b"version: ~\n", {"version": None}),
+        (b"version: 'null'\n", {"version": "null"}),
     ],
 )
 def test_a_params_file_is_json_or_yaml(text: bytes, values: Any) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from interlock.app import App
+from interlock.cli.output import discard_output, note, raising_output
 from interlock.cli.progress.feed import Feed, Renderer
 from interlock.cli.summary import show_summary
 from interlock.dispatch.processes.open_files import raise_limit
@@ -32,8 +33,9 @@ def drive(app: App, start: Callable[[Observer], Result], *, as_json: bool) -> in
         if as_json:
             _write(_encode(_last_line(app, result)))
         else:
-            show_summary(app, result)
-            sys.stdout.flush()
+            with raising_output():
+                show_summary(app, result)
+                sys.stdout.flush()
     except OSError as error:
         _give_up_output(error, result.run_id)
     return result.exit_code
@@ -41,8 +43,6 @@ def drive(app: App, start: Callable[[Observer], Result], *, as_json: bool) -> in
 
 def _give_up_output(error: OSError, run_id: str) -> None:
     """Go on without a reader; say so where somebody may still read it and did not leave by himself."""
-    from interlock.cli.output import discard_output, note  # noqa: PLC0415 - a rare end
-
     discard_output()
     if not isinstance(error, BrokenPipeError):
         with contextlib.suppress(OSError):

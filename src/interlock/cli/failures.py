@@ -6,6 +6,7 @@ An error that nobody foresaw is one line too: its traceback goes to a file that 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 import time
@@ -14,6 +15,7 @@ from typing import Final
 
 import click
 
+from interlock.cli.called import spelled
 from interlock.cli.output import style
 from interlock.cli.text import safe, safe_lines
 from interlock.errors import InterlockError, WorkflowError
@@ -27,7 +29,7 @@ def complain(message: str, hint: str = "") -> None:
     """Write an error, and its hint, to standard error; a closed one is nothing to fail about."""
     lines = f"{style('error:', fg='red', bold=True)} {message}\n"
     if hint:
-        lines += f"{style('hint:', fg='cyan')} {hint}\n"
+        lines += f"{style('hint:', fg='cyan')} {spelled(hint)}\n"
     with contextlib.suppress(OSError, ValueError):
         click.echo(lines, err=True, nl=False)
 
@@ -56,8 +58,25 @@ def explain_usage(error: click.ClickException) -> int:
 
 def explain_os(error: OSError) -> int:
     """Write what the system refused."""
+    if error.filename is None and error.errno == errno.ENOENT and not _stands_somewhere():
+        complain("the current folder does not exist any more", "change into one that does: cd DIR")
+        return USAGE
     what = f"{error.filename}: " if error.filename else ""
     complain(safe(f"{what}{error.strerror or error}"))
+    return FAILED
+
+
+def _stands_somewhere() -> bool:
+    try:
+        Path.cwd()
+    except OSError:
+        return False
+    return True
+
+
+def explain_output(error: OSError) -> int:
+    """Write that what was asked for could not be shown."""
+    complain(safe(f"standard output: {error.strerror or error}"), "what was to be shown is not all there; ask again")
     return FAILED
 
 
@@ -71,7 +90,7 @@ def explain_bug(error: BaseException, project: Path | None) -> int:
         sys.stderr.write(text)
         complain(f"internal error: {summary}")
         return FAILED
-    where = _keep(text, project or Path.cwd())
+    where = _keep(text, project or (Path.cwd() if _stands_somewhere() else Path("/")))
     hint = "set INTERLOCK_TRACEBACK=1 to see the traceback here"
     complain(f"internal error: {summary}" + (f" (traceback: {where})" if where else ""), hint)
     return FAILED

@@ -2,6 +2,9 @@
 
 JSON of an object or list is indented; NDJSON is one compact value a line. Lists stream: a hundred thousand
 units never stand in memory together.
+
+Guarantee: what becomes of the output never ends a command whose exit code means something. Only `LISTINGS`, which
+may be long or without end, stop when nobody takes what they write.
 """
 
 from __future__ import annotations
@@ -9,25 +12,32 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import click
 import msgspec
 
+from interlock.cli.called import spelled
 from interlock.cli.text import clip
 
+LISTINGS: Final = frozenset({"events", "list", "logs", "units"})
+"""Commands that only show something, and whose reader may have seen enough."""
 _ANY_WIDTH: Final = 10_000
+_lost: list[OSError] = []
+_raising: list[bool] = []
 
 
 def say(text: str = "") -> None:
     """Write a line; colours are left out where nobody would see them."""
-    click.echo(text)
+    with _whatever_becomes_of_it():
+        click.echo(text)
 
 
 def note(text: str) -> None:
-    """Write a line to standard error."""
-    click.echo(text, err=True)
+    """Write a line to standard error; a closed one is nothing to fail about."""
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(spelled(text), err=True)
 
 
 def style(text: str, **how: Any) -> str:  # noqa: ANN401 - click's own options
@@ -38,13 +48,15 @@ def style(text: str, **how: Any) -> str:  # noqa: ANN401 - click's own options
 
 def write_json(value: Any) -> None:  # noqa: ANN401 - any JSON value
     """Write one JSON value, indented."""
-    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+    with _whatever_becomes_of_it():
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
 
 
 def write_json_line(value: Any) -> None:  # noqa: ANN401 - any JSON value
     """Write one JSON value on one line, at once."""
-    sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
-    sys.stdout.buffer.flush()
+    with _whatever_becomes_of_it():
+        sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+        sys.stdout.buffer.flush()
 
 
 def write_json_list(values: Iterable[Any]) -> None:
@@ -52,9 +64,11 @@ def write_json_list(values: Iterable[Any]) -> None:
     out = sys.stdout.buffer
     between = b"[\n"
     for value in values:
-        out.write(between + msgspec.json.encode(value))
+        with _whatever_becomes_of_it():
+            out.write(between + msgspec.json.encode(value))
         between = b",\n"
-    out.write(b"[]\n" if between == b"[\n" else b"\n]\n")
+    with _whatever_becomes_of_it():
+        out.write(b"[]\n" if between == b"[\n" else b"\n]\n")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], widths: Sequence[int]) -> None:
@@ -70,6 +84,45 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], widths: Sequence[i
 def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
     fixed = [clip(cell, width).ljust(width) for cell, width in zip(cells, widths, strict=False)]
     return "  ".join([*fixed, *cells[len(widths) :]]).rstrip()
+
+
+@contextlib.contextmanager
+def _whatever_becomes_of_it() -> Iterator[None]:
+    """Go on without a reader, but where the command is there for the reader alone."""
+    try:
+        yield
+    except OSError as error:
+        if _raising:
+            raise
+        context = click.get_current_context(silent=True)
+        if context is not None and context.find_root().invoked_subcommand in LISTINGS:
+            error.filename = error.filename or "standard output"
+            raise
+        lose_output(error)
+
+
+@contextlib.contextmanager
+def raising_output() -> Iterator[None]:
+    """Let what becomes of the output be known inside: for who has something else to say of it."""
+    _raising.append(True)
+    try:
+        yield
+    finally:
+        _raising.pop()
+
+
+def lose_output(error: OSError) -> None:
+    """Go on without output; `lost_output` tells the first reason, but of a reader who left there is nothing to tell."""
+    discard_output()
+    if not isinstance(error, BrokenPipeError):
+        _lost.append(error)
+
+
+def lost_output() -> OSError | None:
+    """Return why output could not be written, once; None if it could, or if its reader left."""
+    error = _lost[0] if _lost else None
+    _lost.clear()
+    return error
 
 
 def discard_output() -> None:

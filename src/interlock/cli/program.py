@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from interlock.cli import failures
-from interlock.cli.output import discard_output
+from interlock.cli.called import remember_call
+from interlock.cli.output import discard_output, lose_output, lost_output
 from interlock.cli.session import Session
 from interlock.errors import InterlockError
 from interlock.version import __version__
@@ -76,20 +78,53 @@ class LazyGroup(click.Group):
 
             near = did_you_mean(args[0], COMMANDS)
             raise click.UsageError(f"no command '{args[0]}'" + (f"; {near}" if near else ""), ctx)
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None and command is not None and not ctx.resilient_parsing:
+            _refuse_twice(command, click.Context(command, ctx, name), rest)
+        return name, command, rest
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options before the command."""
+        _refuse_twice(self, ctx, args)
+        return super().parse_args(ctx, args)
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:  # noqa: ANN401 - click's signature
+        """Read the arguments; `--help` is answered here."""
+        with _reader_may_leave():
+            return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; a reader that left early has seen what it wanted."""
-        try:
+        """Run the command."""
+        with _reader_may_leave():
             return super().invoke(ctx)
-        except BrokenPipeError:
-            discard_output()
-            return 0
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing any."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def _refuse_twice(command: click.Command, ctx: click.Context, args: Sequence[str]) -> None:
+    """Refuse a second value of an option that has one: click would drop the first without a word."""
+    try:
+        _, _, given = command.make_parser(ctx).parse_args(list(args))
+    except click.UsageError:
+        # said with the arguments' own reading
+        return
+    for number, option in enumerate(given):
+        takes_one = isinstance(option, click.Option) and not (option.multiple or option.is_flag or option.count)
+        if takes_one and option in given[:number]:
+            raise click.UsageError(f"{option.opts[-1]} is given twice, and takes one value; give it once", ctx)
+
+
+@contextlib.contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    """Whoever left a listing or a page of help early has seen what he wanted."""
+    try:
+        yield
+    except BrokenPipeError:
+        discard_output()
+        raise click.exceptions.Exit(0) from None
 
 
 @click.group(
@@ -110,6 +145,7 @@ class LazyGroup(click.Group):
 def cli(session: Session, project: Path | None) -> None:
     """Run durable workflows from Markdown files; nothing finished is lost or done twice."""
     session.project = project
+    remember_call(project, COMMANDS)
 
 
 def _collect_garbage() -> None:
@@ -124,6 +160,7 @@ def run(arguments: Sequence[str], session: Session | None = None) -> int:
     _open_streams()
     _tolerate_any_text()
     session = session or Session()
+    remember_call(None, COMMANDS)
     try:
         return _flushed(_invoke(list(arguments) or ["--help"], session))
     except KeyboardInterrupt:
@@ -152,12 +189,10 @@ def _flushed(code: int) -> int:
     """Flush standard output while failures can still be told."""
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
-        discard_output()
     except OSError as error:
-        discard_output()
-        return code or failures.explain_os(error)
-    return code
+        lose_output(error)
+    lost = lost_output()
+    return code if lost is None else code or failures.explain_output(lost)
 
 
 def _open_streams() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from interlock.app import App
+from interlock.cli.called import spelled
 from interlock.cli.census_text import census_text, ending
 from interlock.cli.marks import mark
 from interlock.cli.next_text import next_lines
@@ -83,7 +84,8 @@ def _artifact(store: Store, rows: RunRows) -> None:
         return
     last = done[-1]
     if last.artifact is None and (last.artifact_size or 0) > _ARTIFACT_BYTES:
-        say(f"  {last.id}: {size(last.artifact_size or 0)}; see `interlock status {rows.run.id} --artifact {last.id}`")
+        see = spelled(f"interlock status {rows.run.id} --artifact {last.id}")
+        say(f"  {last.id}: {size(last.artifact_size or 0)}; see `{see}`")
         return
     given = store.artifact(rows.run.id, last.step)
     if given is None or given == b"null":

@@ -93,7 +93,8 @@ def ended(parent: Unit, child: Snapshot, at: int, stopped: Reason | None = None)
     artifact = (done[-1].artifact if done else None) or b"null"
     most = child.plan.limits.max_result_bytes
     if len(artifact) > most:
-        error = f"the result of run {run.id} has {len(artifact):,} bytes; {most:,} are allowed"
+        limit = f"the limit is {most:,} (max_result_bytes of [limits])"
+        error = f"the result of run {run.id} has {len(artifact):,} bytes; {limit}"
         return replace(outcome, reason=Reason.OUTPUT_TOO_LARGE, error=error)
     return replace(outcome, status="ok", output=artifact, is_json=True, error=_shortfall(child))
 

@@ -201,11 +201,11 @@ class _Estimator:
         same = [sample for sample in seen if sample.model == model] or seen
         if not same:
             assumed = f"{engine.reserve_tokens:,} tokens a call are assumed"
-            self.unknowns[f"engine '{engine.name}' was never seen at work here: {assumed}"] = None
+            self.unknowns[f"no call of engine '{engine.name}' has told its tokens here: {assumed}"] = None
             return Span(0, engine.reserve_tokens, None)
         if same[0].model != model:
             asked = f"model '{model}'" if model else "its default model"
-            self.unknowns[f"engine '{engine.name}' was seen with other models only, not with {asked}"] = None
+            self.unknowns[f"engine '{engine.name}' told its tokens with other models only, not with {asked}"] = None
         return _span([tokens for tokens in map(_tokens, same) if tokens is not None])
 
     def cost_a_call(self, engine: Engine, model: str | None) -> Span:

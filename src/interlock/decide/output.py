@@ -51,7 +51,8 @@ def extract_reply(output: bytes, *, is_json: bool, schema_json: str | None, max_
 
 def _bounded(found: Result, max_bytes: int) -> Result | Failure:
     if found.json is not None and len(found.json) > max_bytes:
-        return Failure(Reason.OUTPUT_TOO_LARGE, f"the result has {len(found.json):,} bytes; the limit is {max_bytes:,}")
+        limit = f"the limit is {max_bytes:,} (max_result_bytes of [limits])"
+        return Failure(Reason.OUTPUT_TOO_LARGE, f"the result has {len(found.json):,} bytes; {limit}")
     return found
 
 

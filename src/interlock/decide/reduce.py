@@ -35,7 +35,8 @@ def reduce_step(spec: PlanStep, step: Step, max_bytes: int) -> Artifact | Broken
     if isinstance(made, Broken):
         return made
     if made.json is not None and len(made.json) > max_bytes:
-        return Broken(Reason.OUTPUT_TOO_LARGE, f"the artifact has {len(made.json):,} bytes; the limit is {max_bytes:,}")
+        limit = f"the limit is {max_bytes:,} (max_artifact_bytes of [limits])"
+        return Broken(Reason.OUTPUT_TOO_LARGE, f"the artifact has {len(made.json):,} bytes; {limit}")
     if spec.map is not None and spec.output_schema_json is not None:
         errors = schema_errors(spec.output_schema_json, msgspec.json.decode(made.json or b"null"))
         if errors:

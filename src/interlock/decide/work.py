@@ -50,7 +50,8 @@ def items_of(snap: Snapshot, spec: PlanStep) -> list[Any]:
         raise UnresolvedError(f"{spec.map.over.text}: a map needs a list, and this is {describe(found)}")
     limit = snap.plan.limits.max_items
     if len(found) > limit:
-        raise UnresolvedError(f"{spec.map.over.text}: {len(found):,} items are more than the limit of {limit:,}")
+        most = f"the limit of {limit:,} (max_items of [limits])"
+        raise UnresolvedError(f"{spec.map.over.text}: {len(found):,} items are more than {most}")
     return found
 
 

@@ -6,6 +6,7 @@ Nothing is created or changed, except for a probe file that is removed again whe
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -95,7 +96,10 @@ def _state_dir(root: Path, state_dir: Path) -> Check:
     mode = state_dir.stat().st_mode & 0o777 if state_dir.is_dir() else 0o700
     if mode & 0o077:
         return Check(
-            name=name, ok=False, detail=f"{state_dir} is open to others ({mode:o})", hint=f"chmod 700 {state_dir}"
+            name=name,
+            ok=False,
+            detail=f"{state_dir} is open to others ({mode:o})",
+            hint=f"chmod 700 {shlex.quote(str(state_dir))}",
         )
     return Check(name=name, ok=True, detail=f"{state_dir}" + ("" if state_dir.is_dir() else " (not yet made)"))
 

@@ -15,8 +15,9 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -26,6 +27,8 @@ from interlock.dispatch.agents.base import Card
 from interlock.dispatch.agents.registry import adapter
 from interlock.dispatch.env.clean import clean
 from interlock.driver.doctor import Check
+from interlock.driver.doctor_env import brings
+from interlock.model.plan import EnvGroup
 from interlock.plan.config import Engine
 
 _GONE_S: Final = 1.0
@@ -50,14 +53,15 @@ class _Found(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def check_engines(engines: Iterable[Engine]) -> list[Check]:
-    """Look at each engine, in the order in which they are configured."""
+def check_engines(engines: Iterable[Engine], root: Path, groups: Mapping[str, EnvGroup] = {}) -> list[Check]:
+    """Look at each engine of the project at `root`, in the order in which they are configured."""
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="doctor") as pool:
-        return list(pool.map(_check, engines))
+        return list(pool.map(lambda engine: _check(engine, root, groups), engines))
 
 
-def _check(engine: Engine) -> Check:
-    parts = [_api(engine) if engine.kind == "llm" else _agent(engine), _address(engine), _key(engine)]
+def _check(engine: Engine, root: Path, groups: Mapping[str, EnvGroup]) -> Check:
+    brought = {name: group for group in engine.env if group in groups for name in brings(groups[group], root)}
+    parts = [_api(engine) if engine.kind == "llm" else _agent(engine, root), _address(engine), _key(engine, brought)]
     wrong = [part for part in parts if part.wrong]
     return Check(
         name=f"engine {engine.name}",
@@ -85,7 +89,7 @@ def _importable(module: str) -> bool:
         return False
 
 
-def _agent(engine: Engine) -> _Found:
+def _agent(engine: Engine, root: Path) -> _Found:
     agent = engine.agent or ""
     card = _card(agent)
     program = engine.command or ((card.program,) if card else ())
@@ -93,16 +97,18 @@ def _agent(engine: Engine) -> _Found:
     if not program:
         hint = f'set `command = ["..."]` of [engines.{engine.name}]'
         return _Found(wrong=f"agent {agent} has no program to start", hint=hint, notes=notes)
-    path = shutil.which(program[0])
+    # where an agent works a relative path begins at the project's root, wherever this is asked
+    path = shutil.which(str(root / program[0]) if "/" in program[0] else program[0])
     if path is None:
         place = f"`command` of [engines.{engine.name}]"
         hint = f"correct {place}" if engine.command else f"install {agent}, or set {place} to where it is"
-        return _Found(wrong=f"{program[0]} is not on PATH", says=f"agent {agent}", hint=hint, notes=notes)
+        wrong = "is no program" if "/" in program[0] else "is not on PATH"
+        return _Found(wrong=f"{program[0]} {wrong}", says=f"agent {agent}", hint=hint, notes=notes)
     model = f", model {engine.model}" if engine.model else ""
     if agent == "command":
         # a program of the user's own promises no way to ask for its version
         return _Found(says=f"agent {agent}: {path}{model}", notes=notes)
-    version = _version((path, *program[1:], *(card.version if card else ("--version",))))
+    version = _version((path, *program[1:], *(card.version if card else ("--version",))), root)
     if version is None:
         hint = f"see what it says: {' '.join((*program, '--version'))}"
         return _Found(wrong=f"{path} does not tell its version", says=f"agent {agent}", hint=hint, notes=notes)
@@ -128,11 +134,12 @@ def _notes(engine: Engine, card: Card) -> tuple[str, ...]:
     )
 
 
-def _version(argv: Sequence[str]) -> str | None:
+def _version(argv: Sequence[str], root: Path) -> str | None:
     """The first line that a program says of its version; its whole process group is ended when it takes too long."""
     try:
         process = subprocess.Popen(
             argv,
+            cwd=root,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -191,10 +198,12 @@ def _listens(host: str, port: int) -> bool:
         return False
 
 
-def _key(engine: Engine) -> _Found:
+def _key(engine: Engine, brought: Mapping[str, str]) -> _Found:
     if not engine.api_key:
         own = "" if engine.agent == "command" else "uses its own login"
         return _Found(says=own if engine.kind == "agent" else "no key configured")
+    if engine.api_key in brought:
+        return _Found(says=f"key ${engine.api_key} comes from env group {brought[engine.api_key]}")
     if os.environ.get(engine.api_key):
         return _Found(says=f"key ${engine.api_key} is set")
     return _Found(wrong=f"key ${engine.api_key} is not set", hint=f"export {engine.api_key}=...")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -16,6 +17,14 @@ from interlock.plan.diagnose import listed
 def check_groups(groups: Iterable[EnvGroup], root: Path) -> list[Check]:
     """Look at each group, in the order in which they are configured."""
     return [_check(group, root) for group in groups]
+
+
+def brings(group: EnvGroup, root: Path) -> Iterator[str]:
+    """The names that the group gives a value of its own, as far as it can be read."""
+    yield from (secret.name for secret in group.secrets)
+    for file in group.dotenv:
+        with contextlib.suppress(OSError, ValueError, dotenv.DotenvError):
+            yield from dotenv.parse((root / file).read_text(encoding="utf-8"))
 
 
 def _check(group: EnvGroup, root: Path) -> Check:

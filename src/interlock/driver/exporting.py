@@ -7,6 +7,7 @@ bytes; a child run goes with the run above it, whose secrets it may hold; memory
 from __future__ import annotations
 
 import base64
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -267,5 +268,10 @@ def _taken(path: Path) -> UsageError:
 
 def _unwritable(path: Path, error: OSError) -> StoreError:
     why = (error.strerror or str(error)).lower()
-    hint = "free some space, or name another file with -o"
+    full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+    hint = (
+        "free some space, or name another file with -o"
+        if full
+        else "name a file in a folder that can be written: -o FILE"
+    )
     return StoreError("export-unwritable", f"can't write {path}: {why}; no file was left", hint)

@@ -7,6 +7,7 @@ run completed or skipped it; an external effect that may have taken place is ans
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -166,7 +167,7 @@ def _without(snap: Snapshot, row: RunRow | NewRun, old: str) -> Opening:
         raise InterlockError(
             "fork-source-gone",
             f"run {row.id} takes steps from run {old}, which is gone",
-            f"start anew: interlock run {row.workflow}",
+            f"start anew: interlock run {shlex.quote(row.workflow)}",
         )
     code, text = f"fork:{old}", f"run {old}, from which this one was made, is gone: nothing more is taken over"
     told = code in snap.noticed

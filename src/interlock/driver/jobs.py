@@ -6,6 +6,7 @@ frozen in, and a Python module's file must have the frozen hash.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -191,7 +192,7 @@ class JobBook:
             raise DispatchRefusedError(
                 "directory-changed",
                 f"run {self._snap.run.id} was frozen in {project.root}, which is gone or leads elsewhere now",
-                f"put the directory back, or start anew: interlock run {self._plan.source}",
+                f"put the directory back, or start anew: interlock run {shlex.quote(self._plan.source)}",
             )
         stat = root.stat()
         if (stat.st_dev, stat.st_ino) != (project.device, project.inode):
@@ -200,7 +201,7 @@ class JobBook:
                     "directory-changed",
                     f"run {self._snap.run.id} was frozen in another directory of the name {project.root}: "
                     "the project's id is not the same",
-                    f"put the directory back, or start anew: interlock run {self._plan.source}",
+                    f"put the directory back, or start anew: interlock run {shlex.quote(self._plan.source)}",
                 )
             self._notices.append(f"{project.root} is another directory of the same name (device or inode changed)")
 

@@ -7,7 +7,9 @@ project by search, and what was passed over is said in `notices`; the state dire
 
 from __future__ import annotations
 
+import errno
 import os
+import shlex
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +22,11 @@ from interlock.errors import StoreError, UsageError
 CONFIG_NAME: Final = "interlock.toml"
 STATE_NAME: Final = ".interlock"
 _ID_BYTES: Final = 16
+_HINTS: Final = {
+    errno.EROFS: "mount it for writing, or name another folder with --project",
+    errno.ENOSPC: "free some space, or name another folder with --project",
+    errno.EDQUOT: "free some space, or name another folder with --project",
+}
 
 
 class ProjectPaths(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +88,7 @@ def _refuse_foreign(root: Path) -> None:
         if _there(path) and path.stat().st_uid != os.geteuid():
             owner = path.stat().st_uid
             message = f"{path} belongs to another user (uid {owner}) and could make you run their commands"
-            raise UsageError("foreign-project", message, f"if you trust it, say so: --project {root}")
+            raise UsageError("foreign-project", message, f"if you trust it, say so: --project {shlex.quote(str(root))}")
 
 
 def _there(path: Path) -> bool:
@@ -160,7 +167,7 @@ def open_state(paths: ProjectPaths) -> str:
         raise StoreError(
             "state-dir-unwritable",
             f"can't write to {state}: {(error.strerror or str(error)).lower()}",
-            "make the folder writable, free some space, or name another one with --project",
+            _HINTS.get(error.errno or 0, "make the folder writable, or name another one with --project"),
         ) from error
     project_id = read_project_id(paths)
     if not project_id:
@@ -175,7 +182,8 @@ def _keep_private(state: Path) -> None:
     if mode & 0o077:
         state.chmod(mode & 0o700)
     if not os.access(state, os.W_OK | os.X_OK):
-        raise PermissionError(13, "permission denied", str(state))
+        number = errno.EROFS if os.statvfs(state).f_flag & os.ST_RDONLY else errno.EACCES
+        raise OSError(number, os.strerror(number), str(state))
 
 
 def _publish(path: Path, text: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from interlock.decide.worktrees import safe_name
 from interlock.dispatch.git import apply as applying
 from interlock.dispatch.git import repository as repo
 from interlock.dispatch.git.base import REFS, IsolationError, WorktreeAsk
@@ -73,16 +75,28 @@ class Worktrees:
         return [self._tree(key, refs, found.get(key), owned.get(key, [])) for key in keys]
 
     def select(self, run: str | None, unit: str | None) -> list[KeptTree]:
-        """Return those of a run and a unit; each by a beginning, the unit also as `UNIT/ATTEMPT`. Raises UsageError."""
+        """Return those of a run and a unit; each by a beginning, the unit also as `UNIT/ATTEMPT`. Raises UsageError.
+
+        A unit goes by its id or by the name of its folder, in which signs stand that a path may have.
+        """
         trees = self.all()
         found = [tree for tree in trees if run is None or tree.run.startswith(run)]
         if unit is not None:
-            exact = [tree for tree in found if unit in (tree.unit, f"{tree.unit}/{tree.attempt}")]
-            found = exact or [tree for tree in found if f"{tree.unit}/{tree.attempt}".startswith(unit)]
+            name = safe_name(unit)
+            exact = [tree for tree in found if name in (tree.unit, f"{tree.unit}/{tree.attempt}")]
+            found = exact or [tree for tree in found if f"{tree.unit}/{tree.attempt}".startswith(name)]
         if not found and run is not None:
             what = f"{run} {unit}" if unit else run
             raise UsageError("nothing-kept", f"no worktree of {what} is kept", "see them: interlock worktrees list")
         return found
+
+    def newest(self, run: str | None, unit: str | None) -> list[KeptTree]:
+        """Return what `select` does, but of one unit that is named by its id only what its last attempt left."""
+        found = self.select(run, unit)
+        if unit is None or ":" not in unit or len({(tree.run, tree.unit) for tree in found}) != 1:
+            return found
+        settled = [tree for tree in found if tree.commit is not None and tree.attempt.isdigit()]
+        return [max(settled, key=lambda tree: int(tree.attempt))] if settled else found
 
     def diff(self, tree: KeptTree) -> bytes:
         """Return what the attempt changed since it began, as a patch."""
@@ -103,12 +117,12 @@ class Worktrees:
                 if repo.below(one.path, tree.path):
                     raise IsolationError(
                         f"there is a worktree of somebody's in it: {one.path}",
-                        f"remove it first: git worktree remove {one.path}",
+                        f"remove it first: git worktree remove {shlex.quote(one.path)}",
                     )
                 if one.path == tree.path and one.locked:
                     raise IsolationError(
                         f"the worktree {one.path} is locked: {one.locked}",
-                        f"when it is not needed any more: git worktree unlock {one.path}",
+                        f"when it is not needed any more: git worktree unlock {shlex.quote(one.path)}",
                         "worktree-locked",
                     )
 

@@ -87,14 +87,14 @@ def _exec(fields: f.Fields, layer: Layer) -> RunDecl | None:
         return None
     inner = f.Fields(fields.source, bag, "'exec'", EXEC_KEYS)
     inner.require("command")
-    argv = inner.read("command", f.texts)
+    argv = inner.read("command", f.argv)
     cwd = inner.read("cwd", f.text)
     if cwd is not UNSET:
         layer["cwd"] = Setting(cwd, inner.place_of("cwd"))
     if inner.read("pass_env", f.names) is not UNSET:
         note = "'exec.pass_env' is not needed: children get the user's environment"
         fields.source.note(inner.place_of("pass_env"), note)
-    return None if argv is UNSET or not argv else RunDecl(place=inner.place_of("command"), argv=argv)
+    return None if argv is UNSET else RunDecl(place=inner.place_of("command"), argv=argv)
 
 
 def from_reference(node: Node) -> Scalar | None:

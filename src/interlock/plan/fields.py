@@ -152,10 +152,32 @@ def duration(source: Source, node: Node, what: str) -> int | UnsetType | None:
 
 def texts(source: Source, node: Node, what: str) -> tuple[str, ...] | UnsetType:
     """Read a list of texts."""
+    return _each(source, node, what, text)
+
+
+def argv(source: Source, node: Node, what: str) -> tuple[str, ...] | UnsetType:
+    """Read a program and its arguments, which may be empty texts."""
+    read = _each(source, node, what, _argument)
+    if read is UNSET or not isinstance(node, ListNode):
+        return UNSET
+    if not read:
+        return wrong(source, node, what, "a command", "an empty list runs nothing")
+    if not read[0].strip():
+        return wrong(source, node.items[0], f"the program of {what}", "a name or path")
+    return read
+
+
+def _argument(source: Source, node: Node, what: str) -> str | UnsetType:
+    return "" if isinstance(node, Scalar) and not node.text and not node.plain else text(source, node, what)
+
+
+def _each(
+    source: Source, node: Node, what: str, reader: Callable[[Source, Node, str], str | UnsetType]
+) -> tuple[str, ...] | UnsetType:
     if not isinstance(node, ListNode):
         hint = "write it as a list: [" + shown(node.text) + "]" if isinstance(node, Scalar) and node.text else ""
         return wrong(source, node, what, "a list", hint)
-    read = [text(source, item, f"an entry of {what}") for item in node.items]
+    read = [reader(source, item, f"an entry of {what}") for item in node.items]
     return UNSET if UNSET in read else tuple(entry for entry in read if entry is not UNSET)
 
 

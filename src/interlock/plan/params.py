@@ -60,7 +60,8 @@ def coerce_params(
 def parse_params_file(text: bytes, file: str, params: Sequence[Param] = ()) -> Values:
     """Return the mapping that a params file holds, as JSON or YAML 1.2. Raises UsageError.
 
-    Where a param of `params` wants text, YAML's source text is taken, so `1.10` stays what it looks like.
+    Where a param of `params` wants text, YAML's source text is taken, so `1.10` stays what it looks like; null is null in
+    both.
     """
     try:
         return _mapping(canon.loads(text.removeprefix(b"\xef\xbb\xbf")), file)
@@ -78,7 +79,7 @@ def _yaml(text: bytes, file: str, params: Sequence[Param]) -> Any:  # noqa: ANN4
     source = Source(file, lines.split("\n"))
     node = compose(lines, source)
     schema = {"properties": {param.name: json.loads(param.schema_json) for param in params}}
-    value = None if node is None else to_json(node, source, schema)
+    value = None if node is None else to_json(node, source, schema, null_is_text=False)
     found = [d for d in source.diagnostics() if d.severity == "error"]
     if found:
         where = f"line {found[0].line} column {found[0].column}"

@@ -5,6 +5,7 @@ Guarantee: every reason in the result can be retried; without `on`, all of them 
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from msgspec import UNSET, UnsetType
@@ -13,6 +14,7 @@ from interlock.model.plan import Backoff, Retry
 from interlock.model.states import NOT_RETRYABLE, Reason
 from interlock.plan import fields as f
 from interlock.plan.diagnose import Source, shown, suggest
+from interlock.plan.durations import DurationError, parse_duration
 from interlock.plan.yaml import Node, Scalar
 
 KEYS: Final = ("max", "on", "backoff", "session")
@@ -25,6 +27,7 @@ AKM_REASONS: Final = {
 AKM_REASONS_IGNORED: Final = ("no_change", "quality_rejected", "unsupported_type")
 RETRYABLE: Final = tuple(reason for reason in Reason if reason not in NOT_RETRYABLE)
 MAX_RETRIES: Final = 100
+DELAY_FORMS: Final = "write it as '500ms', '90s', '10m' or '2h'; 0 is no delay, a bare number is milliseconds"
 
 
 def read_retry(source: Source, node: Node, what: str) -> Retry | UnsetType:
@@ -102,9 +105,12 @@ def _backoff(source: Source, node: Node, what: str) -> Backoff | UnsetType:
 
 
 def _delay(source: Source, node: Node, what: str) -> int | UnsetType:
-    if isinstance(node, Scalar) and node.text == "0":
+    if not isinstance(node, Scalar) or not node.text or node.text == "none":
+        return f.wrong(source, node, what, "a delay", DELAY_FORMS)
+    if re.fullmatch(r"0{1,16}(ms|s|m|h)?", node.text):
         return 0
-    delay = f.duration(source, node, what)
-    if delay is None:
-        return f.wrong(source, node, what, "a delay", "leave it out for the usual delay, or write 0")
-    return delay
+    try:
+        return parse_duration(node.text) or 0
+    except DurationError as error:
+        source.error(node.place, "bad-duration", f"{what}: '{shown(node.text)}' {error}", DELAY_FORMS)
+        return UNSET

@@ -62,16 +62,21 @@ def is_null(node: Node) -> bool:
     return isinstance(node, Scalar) and node.plain and node.text in _NULLS
 
 
-def to_json(node: Node, source: Source, schema: object = None) -> Any:  # noqa: ANN401 - any JSON value
-    """Return `node` as a JSON value; `schema` says where text is wanted. A number that is not JSON is reported."""
+def to_json(node: Node, source: Source, schema: object = None, *, null_is_text: bool = True) -> Any:  # noqa: ANN401 - any JSON value
+    """Return `node` as a JSON value; `schema` says where text is wanted. A number that is not JSON is reported.
+
+    Where text is wanted a written null is text, too, unless `null_is_text` is false.
+    """
     if isinstance(node, Sequence):
         items = schema.get("items") if isinstance(schema, dict) else None
-        return [to_json(item, source, items) for item in node.items]
+        return [to_json(item, source, items, null_is_text=null_is_text) for item in node.items]
     if isinstance(node, Mapping):
         return {
-            entry.key.text: to_json(entry.value, source, _property(schema, entry.key.text)) for entry in node.entries
+            entry.key.text: to_json(entry.value, source, _property(schema, entry.key.text), null_is_text=null_is_text)
+            for entry in node.entries
         }
-    if isinstance(schema, dict) and schema.get("type") == "string" and node.text:
+    wants_text = isinstance(schema, dict) and schema.get("type") == "string" and node.text
+    if wants_text and (null_is_text or not is_null(node)):
         return node.text
     try:
         return resolve(node)

@@ -35,9 +35,7 @@ _PATH_START: Final = ("./", "../", "/", "~")
 def read_command(source: Source, node: Node, what: str) -> RunDecl | UnsetType:
     """Read a command: text for the shell, or a list as argv."""
     if isinstance(node, ListNode):
-        argv = f.texts(source, node, what)
-        if argv == ():
-            return f.wrong(source, node, what, "a command", "an empty list runs nothing")
+        argv = f.argv(source, node, what)
         return UNSET if argv is UNSET else RunDecl(place=node.place, argv=argv)
     if not isinstance(node, Scalar):
         return f.wrong(source, node, what, "text for the shell or a list of arguments")

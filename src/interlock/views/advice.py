@@ -174,7 +174,10 @@ def _quota(run: str, _step: StepRow, _facts: PlanFacts, _asked: Asked) -> list[N
     return [Next(f"interlock run {run}", "go on, once the engine takes work again")]
 
 
-def _changed(run: str, _step: StepRow, _facts: PlanFacts, _asked: Asked) -> list[Next]:
+def _changed(run: str, step: StepRow, _facts: PlanFacts, _asked: Asked) -> list[Next]:
+    if "cannot be read" in step.detail:
+        # of what is not there nothing can be accepted
+        return [Next(f"interlock run {run}", "once it is there again")]
     return [
         Next(f"interlock resume {run} --accept-changes", "go on with what is there now"),
         Next(f"interlock run {run}", "once it is back as it was"),

@@ -96,7 +96,10 @@ def test_json_returned_apart_is_the_output() -> None:
 def test_an_answer_over_the_limit_is_too_large() -> None:
     outcome = conclude(ended(), Answer(text="x" * (LIMIT + 1)), settled=True, max_result_bytes=LIMIT)
     assert (outcome.reason, outcome.output) == (Reason.OUTPUT_TOO_LARGE, b"")
-    assert outcome.error == "the answer is larger than 1000 bytes; ask for a file and its path instead"
+    assert (
+        outcome.error
+        == "the answer is larger than 1000 bytes (max_result_bytes of [limits]); ask for a file and its path instead"
+    )
 
 
 def test_an_empty_answer_is_an_answer() -> None:

@@ -98,7 +98,10 @@ def test_a_result_of_exactly_the_limit_passes_with_its_newline_and_one_byte_more
     assert shop.run("printf '12345678\n'", max_result_bytes=8).output == b"12345678\n"
     outcome = shop.run("printf 123456789", max_result_bytes=8)
     assert (outcome.status, outcome.reason, outcome.output) == ("failed", Reason.OUTPUT_TOO_LARGE, b"")
-    assert outcome.error == "the result is larger than 8 bytes; write it to a file and print the path"
+    assert (
+        outcome.error
+        == "the result is larger than 8 bytes (max_result_bytes of [limits]); write it to a file and print the path"
+    )
 
 
 def test_a_command_that_never_stops_printing_is_ended_as_output_too_large(shop: Shop) -> None:

@@ -224,7 +224,7 @@ def test_an_answer_above_the_limit_is_too_large(prompts: Prompts, model_server: 
     model_server.script({"text": "x" * 1001})
     outcome = prompts.ask(driver, max_result_bytes=1000)
     assert (outcome.status, outcome.reason) == ("failed", Reason.OUTPUT_TOO_LARGE)
-    assert outcome.error == "the answer is larger than 1000 bytes; ask for less"
+    assert outcome.error == "the answer is larger than 1000 bytes (max_result_bytes of [limits]); ask for less"
     assert outcome.usage is not None
 
 

@@ -71,7 +71,11 @@ def test_more_than_the_limit_is_dropped_and_said(log: RunLog, path: Path) -> Non
     for _ in range(4):
         attempt.add("out", b"12345678")
     attempt.close()
-    assert [frame.data for frame in read_log(path)] == [b"12345678", b"12", b"22 bytes dropped: the limit is 10"]
+    assert [frame.data for frame in read_log(path)] == [
+        b"12345678",
+        b"12",
+        b"22 bytes dropped: the limit is 10 (max_log_bytes of [limits])",
+    ]
     assert [frame.stream for frame in read_log(path)] == ["out", "out", "note"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from interlock.app import App
+from interlock.cli.called import spelled
 from interlock.cli.marks import mark
 from interlock.cli.options import example, json_option
 from interlock.cli.output import say, style, write_json_list
@@ -25,7 +26,8 @@ def command(session: Session, *, as_json: bool) -> int:
     is sent. Of each env group it says whether its variables, files and programs are there; no secret is read. Exits 1
     if something that interlock promises, or that is configured, is not to be had here.
     """
-    checks = [*session.app.doctor(), _journal(session.app), *_groups(session.app), *_engines(session.app)]
+    app = session.app
+    checks = [*_host(app), _interpreter(app), _journal(app), *_groups(app), *_engines(app)]
     if as_json:
         write_json_list(
             {
@@ -45,8 +47,22 @@ def command(session: Session, *, as_json: bool) -> int:
             for text in check.notes:
                 say(f"  {'':<{width}}  note: {safe(text)}")
             if check.hint:
-                say(f"  {'':<{width}}  hint: {safe(check.hint)}")
+                say(f"  {'':<{width}}  hint: {safe(spelled(check.hint))}")
     return 0 if all(check.ok for check in checks) else 1
+
+
+def _host(app: App) -> list[Check]:
+    from interlock.driver.doctor_project import check_state  # noqa: PLC0415 - `--help` needs none of it
+
+    blocked = check_state(app.project)
+    return [blocked if blocked and blocked.name == check.name else check for check in app.doctor()]
+
+
+def _interpreter(app: App) -> Check:
+    from interlock.driver.doctor_project import check_interpreter  # noqa: PLC0415 - as above
+
+    configured = app.config.run.python
+    return check_interpreter(app.project, configured if isinstance(configured, tuple) else ())
 
 
 def _groups(app: App) -> list[Check]:
@@ -62,7 +78,7 @@ def _engines(app: App) -> list[Check]:
         return []
     from interlock.driver.doctor_engines import check_engines  # noqa: PLC0415 - only where engines are configured
 
-    return check_engines(app.config.engines.values())
+    return check_engines(app.config.engines.values(), app.project.root, app.config.env)
 
 
 def _journal(app: App) -> Check:

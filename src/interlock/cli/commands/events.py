@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import click
 
+from interlock.cli.following import Follower
 from interlock.cli.options import example, from_option, json_option, run_argument
 from interlock.cli.output import say, style, write_json_line
 from interlock.cli.reading import namer
 from interlock.cli.session import Session
 from interlock.cli.text import compact, safe
-from interlock.model.states import RUN_ENDED, RunState
 from interlock.store.base import EventRow, Store
 from interlock.views.events import event_row_view
 
@@ -52,7 +52,8 @@ def command(session: Session, run: str, *, follow: bool, as_json: bool) -> None:
     run_id = session.find(run)
     store = session.app.store
     name = namer(store, run_id)
-    for row in _rows(store, run_id, follow=follow):
+    goes_on = Follower(session.app, run_id).goes_on if follow else lambda: False
+    for row in _rows(store, run_id, goes_on):
         view = event_row_view(row, name)
         if as_json:
             write_json_line(view)
@@ -60,19 +61,21 @@ def command(session: Session, run: str, *, follow: bool, as_json: bool) -> None:
             say(_line(view))
 
 
-def _rows(store: Store, run_id: str, *, follow: bool) -> Iterator[EventRow]:
+def _rows(store: Store, run_id: str, goes_on: Callable[[], bool]) -> Iterator[EventRow]:
     after = 0
+    last_look = False
     while True:
-        # asked before reading: what is written after the question will be read
-        ended = RunState(store.run(run_id).state) in RUN_ENDED
         page = store.events(run_id, after, _PAGE)
         yield from page
         if page:
             after = page[-1].id
-        elif not follow or ended:
+        elif last_look:
             return
         else:
-            time.sleep(_POLL_S)
+            # once more after a "no": something may have been written before it was said
+            last_look = not goes_on()
+            if not last_look:
+                time.sleep(_POLL_S)
 
 
 def _line(view: dict[str, Any]) -> str:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from interlock.cli.options import RunId, example, json_option
-from interlock.cli.output import note, say, write_json
+from interlock.cli.output import discard_output, note, say, write_json
 from interlock.cli.session import Session
 from interlock.cli.text import count, safe
-from interlock.errors import UsageError
+from interlock.errors import StoreError, UsageError
 from interlock.views.values import SCHEMA
 
 if TYPE_CHECKING:
@@ -66,7 +66,14 @@ def _export(session: Session, run_id: str, output: Path | None, *, force: bool, 
     if output == _STDOUT:
         if sys.stdout.isatty():
             raise UsageError("export-to-terminal", "an export is no text for a terminal", "write it to a file: -o FILE")
-        done = export_run(places.journal, places.logs, run_id, sys.stdout.buffer)
+        try:
+            done = export_run(places.journal, places.logs, run_id, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+        except BrokenPipeError as error:
+            discard_output()
+            raise StoreError(
+                "export-cut", "who read the export left before it was whole", "write it to a file: -o FILE"
+            ) from error
     else:
         output = output or Path(f"{run_id}.export.gz")
         with new_file(output, force=force) as out:

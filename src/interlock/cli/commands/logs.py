@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
+from interlock.cli.following import Follower
 from interlock.cli.log_lines import Said, said
 from interlock.cli.log_units import Attempts
 from interlock.cli.options import example, from_option, json_option, run_argument
@@ -16,8 +17,6 @@ from interlock.cli.session import Session
 from interlock.cli.text import safe
 from interlock.dispatch.logs.reading import Frame, read_log
 from interlock.errors import UsageError
-from interlock.model.states import RUN_ENDED, RunState
-from interlock.store.base import Store
 from interlock.views.values import SCHEMA, rfc3339
 
 
@@ -47,17 +46,13 @@ def command(session: Session, /, run: str, unit: str | None, **options: Any) -> 
     attempts = Attempts(app.store, run_id)
     if unit is not None and not attempts.covers(unit):
         raise UsageError("unknown-unit", f"the run has no unit or step '{unit}'", f"see `interlock units {run_id}`")
-    go_on = _until_ended(app.store, run_id) if options["follow"] else None
+    go_on = Follower(app, run_id).goes_on if options["follow"] else None
     row = app.store.run(run_id)
     frames = read_log(app.project.logs / f"{row.family}.log", go_on=go_on)
     if row.root is not None:
         # the log is that of all runs of the family
         frames = (frame for frame in frames if attempts.named(frame.dispatch).unit is not None)
     _show(_wanted(frames, attempts, unit, options["stream"]), attempts, options, alone=attempts.is_unit(unit))
-
-
-def _until_ended(store: Store, run_id: str) -> Callable[[], bool]:
-    return lambda: RunState(store.run(run_id).state) not in RUN_ENDED
 
 
 def _wanted(frames: Iterator[Frame], attempts: Attempts, unit: str | None, stream: str | None) -> Iterator[Frame]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
 
+from interlock.cli.called import spelled
 from interlock.cli.options import example
 from interlock.cli.output import say
 from interlock.errors import UsageError
@@ -27,4 +29,4 @@ def command(path: Path) -> None:
             file.write(_STARTER.read_text(encoding="utf-8"))
     except FileExistsError as error:
         raise UsageError("file-exists", f"{path} exists", "give another name: interlock new FILE") from error
-    say(f"wrote {path}\nnext: interlock run {path} -p greeting=Hello")
+    say(f"wrote {path}\n{spelled(f'next: interlock run {shlex.quote(str(path))}')} -p greeting=Hello")

@@ -64,6 +64,9 @@ def command(session: Session, /, target: str, **options: Any) -> int:  # noqa: A
         raise UsageError(
             "blank-target", "the workflow or run id is blank", "give a FILE or a RUN; see `interlock list`"
         )
+    if options["key"] is not None and not options["key"].strip():
+        # what was to make it has failed: without a key this would start the run once more
+        raise UsageError("blank-key", "--key is blank", "give the key that says which run is meant, or leave it out")
     timeout_s = None if options["timeout"] is None else options["timeout"] / 1000
     path = Path(target)
     app = session.app

@@ -19,7 +19,9 @@ from interlock.model.states import Reason
 
 _OWN_END: Final = frozenset({None, Reason.NON_ZERO_EXIT, Reason.KILLED})
 """It ended by itself, or somebody else ended it: what it said counts."""
-_TOO_LARGE: Final = "the answer is larger than {} bytes; ask for a file and its path instead"
+_TOO_LARGE: Final = (
+    "the answer is larger than {} bytes (max_result_bytes of [limits]); ask for a file and its path instead"
+)
 
 
 def conclude(end: Outcome, answer: Answer, *, settled: bool, max_result_bytes: int) -> Outcome:

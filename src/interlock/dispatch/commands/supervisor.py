@@ -375,7 +375,9 @@ class Supervisor:
 
 
 _NO_ANSWER: Final = frozenset({Reason.KILLED, Reason.DISPATCH_ERROR})
-_TOO_LARGE: Final = "the result is larger than {} bytes; write it to a file and print the path"
+_TOO_LARGE: Final = (
+    "the result is larger than {} bytes (max_result_bytes of [limits]); write it to a file and print the path"
+)
 
 
 def _drain(sink: Sink) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -168,7 +169,7 @@ def refusal(place: str, arguments: tuple[str, ...], said: str) -> IsolationError
     if "dubious ownership" in said:
         return IsolationError(
             f"git refuses the repository at {place}, since another user owns it",
-            f"if you trust it: git config --global --add safe.directory {_named(said) or place}",
+            f"if you trust it: git config --global --add safe.directory {shlex.quote(_named(said) or place)}",
             "unsafe-directory",
         )
     if "not a git repository" in said.lower():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import stat
 import time
@@ -91,7 +92,7 @@ def _unlocked(git: Git, found: Registration) -> Registration:
                 break
             raise IsolationError(
                 f"the worktree {found.path} is locked: {found.locked or 'no reason given'}",
-                f"when it is not needed any more: git worktree unlock {found.path}",
+                f"when it is not needed any more: git worktree unlock {shlex.quote(found.path)}",
                 "worktree-locked",
             )
         time.sleep(_PAUSE_S)

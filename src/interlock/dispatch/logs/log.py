@@ -119,7 +119,10 @@ class AttemptLog:
     def close(self) -> LogSpan | None:
         """Write the rest and return where the frames lie; None when the attempt said nothing."""
         if self._dropped:
-            self._frame("note", b"%d bytes dropped: the limit is %d" % (self._dropped, self._max_bytes))
+            self._frame(
+                "note",
+                b"%d bytes dropped: the limit is %d (max_log_bytes of [limits])" % (self._dropped, self._max_bytes),
+            )
             self._dropped = 0
         self.flush()
         return None if self._start < 0 else LogSpan(self._start, self._end - self._start)

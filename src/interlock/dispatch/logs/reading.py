@@ -60,9 +60,11 @@ def read_log(
 ) -> Iterator[Frame]:
     """Yield frames in order: all, or those within `spans` (an attempt's frames lie in its span) and of `dispatches`.
 
-    With `go_on` the end of the file is not the end: wait for more as long as it says so. A log that does not exist is
-    empty. Raises LogDamagedError.
+    With `go_on` the end of the file is not the end: wait for more as long as it says so, and for the file. A log that does
+    not exist is empty. Raises LogDamagedError.
     """
+    while not path.exists() and go_on is not None and go_on():
+        time.sleep(_POLL_S)
     try:
         file = path.open("rb")
     except FileNotFoundError:

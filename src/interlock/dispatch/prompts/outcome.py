@@ -24,7 +24,7 @@ def outcome_of(attempt: Attempt, ending: Ending, redactor: Redactor, log: RunLog
     if failure is None and len(text) > job.max_result_bytes:
         failure = Failure(
             reason=Reason.OUTPUT_TOO_LARGE,
-            error=f"the answer is larger than {job.max_result_bytes} bytes; ask for less",
+            error=f"the answer is larger than {job.max_result_bytes} bytes (max_result_bytes of [limits]); ask for less",
         )
     error = redactor.text(failure.error.encode("utf-8", "replace")).decode("utf-8", "replace") if failure else ""
     try:

@@ -188,7 +188,8 @@ class Worker:
             raise Failure("non_zero_exit", _text(error), _exit_code(error)) from None
         body = _json(value)
         if len(body) > job.max_result_bytes:
-            text = f"the function returned {len(body)} bytes of JSON; the limit is {job.max_result_bytes}"
+            text = "the function returned %d bytes of JSON; the limit is %d (max_result_bytes of [limits])"
+            text %= len(body), job.max_result_bytes
             raise Failure("output_too_large", text)
         return body
 
