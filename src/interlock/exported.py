@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from interlock.app import App, open_project
 from interlock.driver.importing import open_export
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from interlock.driver.estimating import Preview
     from interlock.driver.replay_report import Replay
+    from interlock.driver.result import Result
     from interlock.model.plan import Plan
     from interlock.store.base import Store
 
@@ -63,6 +64,10 @@ class ExportApp(App):
         """Nobody drives an export, whatever its lease said when it was made."""
         return False
 
+    def run_file(self, path: Path, *_args: Any, **_settings: Any) -> Result:  # noqa: ANN401, ARG002 - whatever is asked
+        """Refuse, before the file is looked at."""
+        self._refuse()
+
     def preview(self, target: str | Path, params: ParamsInput = NO_PARAMS) -> Preview:
         """Say what going on with the run would do, as far as the export tells."""
         return super().preview(self.find(str(target)), params)
@@ -88,5 +93,8 @@ class ExportApp(App):
             return require_plan(path, app.project, app.config, on_warning)
 
     def _open(self) -> Store:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
         message = f"{self._file} is an export, which is for reading only"
         raise UsageError("export-read-only", message, "start a run of the workflow in a project: interlock run FILE")

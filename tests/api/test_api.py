@@ -173,7 +173,10 @@ print(json.dumps([[d.line, d.column, d.code, d.hint] for d in slip.diagnostics])
 tried(lambda: interlock.run("../work/flow.md", {"name": 7}, project="../work"))
 tried(lambda: interlock.run("../work/flow.md", {"nmae": "me"}, project="../work"))
 tried(lambda: interlock.open("../nowhere"))
-tried(lambda: interlock.open("../wrong"))
+open("flow.md", "w").write("---\\nsteps:\\n  - { id: a, run: echo }\\n---\\n")
+tried(lambda: interlock.run("flow.md", project="../wrong"))
+tried(lambda: interlock.open("../wrong").config)
+print(json.dumps(interlock.open("../wrong").store.runs()))
 open("../work/.interlock", "w").close()
 tried(lambda: interlock.run("../work/flow.md", project="../work"))
 """
@@ -187,6 +190,8 @@ tried(lambda: interlock.run("../work/flow.md", project="../work"))
         [*usage, "there is no param 'nmae' (did you mean 'name')", ""],
         ["UsageError", "no-such-folder", 2, "../nowhere is not a folder", "name the folder that the project is in"],
         ["ConfigError", "invalid-config", 78, f"1 error in {wrong}", ""],
+        ["ConfigError", "invalid-config", 78, f"1 error in {wrong}", ""],
+        [],
         ["StoreError", "state-dir-blocked", 1, f"{in_the_way} is in the way: it is not a folder", "move it away"],
     ]
     assert not (tmp_path / "work" / "said").exists()

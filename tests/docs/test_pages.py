@@ -36,7 +36,6 @@ def test_every_command_of_a_page_does_what_the_page_says(page: str, shell: Shell
 def be_a_checkout(shell: Shell) -> None:
     """Lay the shell's folder out as a checkout in which `./dev` has set everything up; small, so that it is quick."""
     shutil.copytree(ROOT / "examples", shell.folder / "examples", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "interlock.toml", shell.folder, follow_symlinks=False)
     (shell.folder / ".venv").mkdir()
     (shell.folder / ".venv" / "bin").symlink_to(shell.programs)
     done = shell.run("echo /.venv/ > .gitignore && git init -q && git add . && git commit -q -m Everything")
