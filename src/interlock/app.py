@@ -16,7 +16,6 @@ import msgspec
 from interlock.decide import reopen
 from interlock.dispatch.processes.identity import alive
 from interlock.dispatch.processes.leftovers import end_leftovers
-from interlock.driver.arguments import checks_arguments
 from interlock.driver.asking import amend, ask, raising, result_payload, user
 from interlock.driver.birth import new_run, new_run_id
 from interlock.driver.clock import Clock, SystemClock
@@ -58,7 +57,6 @@ if TYPE_CHECKING:
 CommitHook = Callable[[str], None]
 
 
-@checks_arguments
 class App:
     """One project: its configuration and journal, and the verbs on its runs."""
 
