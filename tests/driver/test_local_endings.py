@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -356,6 +358,15 @@ def test_a_full_disk_fails_only_units_that_had_something_to_log(make_functions: 
     assert not loud.answered, "what it did outside may have happened"
 
 
+def open_files() -> dict[int, str]:
+    """What this process has open, found out without opening anything."""
+    found = {}
+    for number in range(resource.getrlimit(resource.RLIMIT_NOFILE)[0]):
+        with contextlib.suppress(OSError):
+            found[number] = str(Path(f"/proc/self/fd/{number}").readlink())
+    return found
+
+
 def test_when_descriptors_run_out_there_are_fewer_workers_and_none_is_mixed_up(
     make_functions: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -366,7 +377,7 @@ def test_when_descriptors_run_out_there_are_fewer_workers_and_none_is_mixed_up(
         try:
             return fork(link, count)
         except NoWorkerError as error:
-            said.append(str(error))
+            said.append(f"{error}; open: {open_files()}; threads: {[thread.name for thread in threading.enumerate()]}")
             raise
 
     monkeypatch.setattr(Link, "fork", telling)
@@ -376,13 +387,14 @@ def test_when_descriptors_run_out_there_are_fewer_workers_and_none_is_mixed_up(
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = {int(path.name) for path in Path("/proc/self/fd").iterdir()}
     free = [fd for fd in range(len(used) + 40) if fd not in used]
+    before = open_files()
     resource.setrlimit(resource.RLIMIT_NOFILE, (free[20], hard))
     try:
         places = functions.executor.capacity(job, 16)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert None in places
-    assert len(set(places) - {None, first}) > 0, said
+    assert len(set(places) - {None, first}) > 0, (said, before, free[:21])
     functions.executor.start([functions.request(job, None, place) for place in places])
     for outcome in functions.outcomes(16).values():
         assert json.loads(outcome.output) == outcome.process.pid

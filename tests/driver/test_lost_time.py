@@ -28,11 +28,17 @@ steps:
 ---
 """
 LEASE = fresh(RUN, 1, HOST, SystemClock())
+# while its child works it has no events of its own
+ABOVE = "---\nbudget: { max_duration: 2s }\nsteps:\n  - { id: all, uses: ./child.md }\n---\n"
 PROGRAM = [sys.executable, "-c", "from interlock.cli.entry import main; main()"]
 
 
-def test_a_ceiling_of_time_holds_over_a_killed_driver(tmp_path: Path) -> None:
-    (tmp_path / "flow.md").write_text(FLOW, encoding="utf-8")
+@pytest.mark.parametrize("child", [False, True])
+def test_a_ceiling_of_time_holds_over_a_killed_driver(tmp_path: Path, *, child: bool) -> None:
+    own = FLOW.replace("budget: { max_duration: 2s }\n", "") if child else FLOW
+    (tmp_path / ("child.md" if child else "flow.md")).write_text(own, encoding="utf-8")
+    if child:
+        (tmp_path / "flow.md").write_text(ABOVE, encoding="utf-8")
     with subprocess.Popen([*PROGRAM, "run", "flow.md", "--json"], cwd=tmp_path, stdout=subprocess.PIPE) as driver:
         assert driver.stdout is not None
         ended = 0
@@ -43,8 +49,9 @@ def test_a_ceiling_of_time_holds_over_a_killed_driver(tmp_path: Path) -> None:
     assert done.returncode == 1
     with open_project(tmp_path) as app:
         (run,) = app.store.runs()
-        completed = sum(unit.state == "completed" for unit in app.store.units(run.id))
-    assert "max_duration of 2s is used up" in run.detail
+        work = app.store.runs(children=True)[0] if child else run
+        completed = sum(unit.state == "completed" for unit in app.store.units(work.id))
+    assert "max_duration of 2s is used up" in (work.detail or run.detail)
     assert run.driven_ms >= 2_000
     # a driver that begins at nothing does twenty more
     assert 10 <= completed < 27
@@ -78,7 +85,8 @@ def test_what_is_lost_ends_where_the_run_was_heard_of_last(
     loaded = msgspec.structs.replace(loaded, last_at=last_at, counted_at=counted_at)
     lease = msgspec.structs.replace(LEASE, renewed_ms=renewed_ms, since_ms=since_ms)
     assert lost_ms(loaded, lease) == lost
-    assert lost_ms(loaded, msgspec.structs.replace(lease, released=True)) == 0
+    left = max(0, last_at - max(counted_at, since_ms))
+    assert lost_ms(loaded, msgspec.structs.replace(lease, released=True)) == left
     assert lost_ms(loaded, None) == 0
     ended = msgspec.structs.replace(loaded, run=msgspec.structs.replace(loaded.run, state="blocked"))
     assert lost_ms(ended, lease) == 0

@@ -13,10 +13,14 @@ from interlock.store.base import Loaded
 
 
 def lost_ms(loaded: Loaded, dead: Lease | None) -> int:
-    """Return how long a run was driven under the `dead` lease until it was last heard of, beyond what is counted."""
-    if dead is None or dead.released or loaded.run.state != RunState.ACTIVE:
+    """Return how long a run was driven under the `dead` lease until it was last heard of, beyond what is counted.
+
+    A driver that could not write how it left has lost time too, though it released its lease.
+    """
+    if dead is None or loaded.run.state != RunState.ACTIVE:
         return 0
-    return max(0, max(loaded.last_at, dead.renewed_ms) - max(loaded.counted_at, dead.since_ms))
+    seen = loaded.last_at if dead.released else max(loaded.last_at, dead.renewed_ms)
+    return max(0, seen - max(loaded.counted_at, dead.since_ms))
 
 
 def with_lost(loaded: Loaded, dead: Lease | None) -> tuple[Loaded, list[Opening]]:

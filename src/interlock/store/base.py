@@ -204,7 +204,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     cost_usd: float
     last_at: int
-    """When its last event happened; `counted_at`: up to when its driven time is counted."""
+    """When the last event happened, its own or below it; `counted_at`: up to when its driven time is counted."""
     counted_at: int
 
 

@@ -29,6 +29,10 @@ _WAL_KEPT_BYTES: Final = 64 * 1024 * 1024
 _CACHE_KIB: Final = 16 * 1024
 _RETRY_S: Final = 0.01
 _HEADER_BYTES: Final = 100
+_NO_FILES_BESIDE: Final = frozenset(
+    {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL}
+)
+"""In a folder that can't be written, or on a disk that is full."""
 
 
 class Connection:
@@ -261,7 +265,7 @@ def _readable(path: Path, busy_ms: int) -> Connection:
         try:
             return _connect(path, "mode=ro", None, busy_ms)
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+            if error.sqlite_errorcode & 0xFF not in _NO_FILES_BESIDE:
                 raise
         wal = path.with_name(path.name + "-wal")
         if not wal.exists() or wal.stat().st_size == 0:

@@ -6,7 +6,9 @@ that SQLite itself cannot see (JSON that does not parse, NULL where a value must
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -91,6 +93,10 @@ def _unopenable(path: Path, error: object) -> StoreError:
 
 
 def _io(path: Path, error: object) -> StoreError:
+    with contextlib.suppress(OSError):
+        if os.statvfs(path.parent).f_bavail == 0:
+            # to make the files beside a journal on a full disk is an I/O error to SQLite
+            return full(path)
     return StoreError(
         "journal-io",
         f"reading or writing {path} failed: {error}",

@@ -56,6 +56,13 @@ class Spool:
             finally:
                 os.close(handle)
 
+    def give_room(self) -> bool:
+        """Give the room back; tell whether there was any."""
+        with contextlib.suppress(OSError):
+            self._room.unlink()
+            return True
+        return False
+
     def _make_folder(self) -> None:
         if not self._folder.is_dir():
             self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -67,9 +74,8 @@ class Spool:
         try:
             self._append(run_id, finishes)
         except OSError as error:
-            if error.errno not in _FULL or not self._room.exists():
+            if error.errno not in _FULL or not self.give_room():
                 raise
-            self._room.unlink()
             self._append(run_id, finishes)
 
     def _append(self, run_id: str, finishes: Sequence[AttemptFinished]) -> None:

@@ -68,8 +68,15 @@ class SqliteStore(Reader):
 
         `on_commit` is called with "before" and "after" around every commit of a write transaction.
         """
-        db = open_read_only(path, busy_ms) if read_only else open_file(path, on_commit, busy_ms)
-        return cls(db, path.parent)
+        if read_only:
+            return cls(open_read_only(path, busy_ms), path.parent)
+        try:
+            return cls(open_file(path, on_commit, busy_ms), path.parent)
+        except StoreError as error:
+            # with the room a full disk can be cleared by `gc`
+            if error.code != "journal-full" or not Spool(path.parent / "spool").give_room():
+                raise
+            return cls(open_file(path, on_commit, busy_ms), path.parent)
 
     @classmethod
     def open_if_any(cls, path: Path) -> SqliteStore | None:

@@ -102,6 +102,18 @@ def test_many_at_once_end_each_in_one_outcome(shop: Shop) -> None:
     assert sorted(dispatches) == sorted(request.dispatch for request in requests)
 
 
+def test_what_had_exited_before_it_was_cancelled_is_done(shop: Shop) -> None:
+    request = shop.start("echo $$ > pid; echo out")
+    pid = shop.folder / "pid"
+    while not (pid.exists() and pid.read_text(encoding="utf-8").strip()):
+        time.sleep(0.001)
+    while runs(int(pid.read_text(encoding="utf-8"))):
+        time.sleep(0.001)
+    shop.runner.cancel([request.dispatch], 5.0)
+    outcome = shop.outcome(request)
+    assert (outcome.status, outcome.exit_code, outcome.output) == ("ok", 0, b"out\n")
+
+
 def test_a_cancel_of_a_young_one_ends_its_whole_tree(shop: Shop) -> None:
     request = shop.start(f"setsid sleep 600 & echo $! > {shop.folder}/pid; wait")
     pid = int(until(lambda: _read(shop.folder / "pid")))

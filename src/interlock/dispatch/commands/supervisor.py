@@ -259,7 +259,9 @@ class Supervisor:
         elif self._exited:
             return
         elif cancel is not None:
-            self._end(Ending(None, "cancelled"), cancel.kill_at - now)
+            # what has exited by itself is done, though that was not noticed yet: its exit is the next event
+            if not is_zombie(self._popen.pid):
+                self._end(Ending(None, "cancelled"), cancel.kill_at - now)
         elif self._out.total > self._max_out_bytes + 1:
             self._end(Ending(Reason.OUTPUT_TOO_LARGE, _TOO_LARGE.format(self._max_out_bytes)), KILL_AFTER_S)
         elif self._deadline is not None and now >= self._deadline:

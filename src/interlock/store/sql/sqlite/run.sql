@@ -92,7 +92,12 @@ SELECT id, at, type, step, unit, data FROM event
 WHERE run_seq = (SELECT seq FROM run WHERE id = ?) AND id > ? ORDER BY id LIMIT ?
 
 -- name: last_event_at
-SELECT at FROM event WHERE run_seq = ? ORDER BY id DESC LIMIT 1
+-- Of the run and of all below it: while its child works a run has no events of its own.
+WITH RECURSIVE below (id, seq) AS (
+  SELECT id, seq FROM run WHERE seq = ?
+  UNION ALL SELECT run.id, run.seq FROM run JOIN below ON run.parent = below.id
+)
+SELECT max((SELECT at FROM event WHERE run_seq = below.seq ORDER BY id DESC LIMIT 1)) FROM below
 
 -- name: last_move_at
 -- Where its driven time was counted last: at its birth, or with a move of the run.
