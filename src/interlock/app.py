@@ -188,7 +188,7 @@ class App:
             known = run_info(store.run(created))
             ended = known.state in RUN_ENDED
             return result_of(known) if ended else self.run_id(created, timeout_s=timeout_s, on_event=on_event)
-        found = ("journal", store.notice), ("key", "" if key is None else same_key(store, created, key))
+        found = ("journal", store.notice), ("key", "" if key is None else same_key(store, created, key, self.driven))
         return self._drive(created, [first_notices(*found)], timeout_s, on_event, lease=lease)
 
     def fork(

@@ -62,6 +62,12 @@ def test_a_fault_of_one_kind_hides_none_of_another(faults: Callable[[], tuple[in
     assert {(line, what) for file, line, what in found if file == "child.md"} == {(4, "unknown-key"), (5, "bad-script")}
 
 
+def test_a_faulty_param_is_not_said_to_be_missing_too(tmp_path: Path, interlock: Interlock) -> None:
+    flow = "---\nparams: { r: { typ: string } }\nsteps:\n  - { id: m, map: { over: params.r }, run: echo }\n---\n"
+    (tmp_path / "flow.md").write_text(flow, encoding="utf-8")
+    assert interlock("lint", "flow.md", cwd=tmp_path).stderr.endswith("1 error, 0 warnings\n")
+
+
 def test_a_faulty_configuration_is_told_beside_the_file_s_own_faults_but_blames_it_for_nothing(
     faults: Callable[[], tuple[int, set[tuple[str, int, str]]]], tmp_path: Path, interlock: Interlock
 ) -> None:

@@ -5,6 +5,7 @@ Guarantee: when the process ends, all that was written to standard output and er
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
@@ -18,8 +19,11 @@ def main() -> None:
     gc.disable()
     arguments = sys.argv[1:]
     if arguments and arguments[0] in {"--version", "-V"}:
-        sys.stdout.write(f"interlock {__version__}\n")
-        return
+        with contextlib.suppress(OSError):
+            sys.stdout.write(f"interlock {__version__}\n")
+            sys.stdout.flush()
+            return
+        # it cannot be written: below that is told in words
     import signal  # noqa: PLC0415 - heavy for --version
 
     # while there is nobody to tell it in words, Ctrl-C ends the program without a traceback

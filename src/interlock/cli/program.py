@@ -16,7 +16,7 @@ import click
 
 from interlock.cli import failures
 from interlock.cli.called import remember_call
-from interlock.cli.output import discard_output, lose_output, lost_output
+from interlock.cli.output import discard_output, lose_output, lost_output, note
 from interlock.cli.session import Session
 from interlock.errors import InterlockError
 from interlock.version import __version__
@@ -48,6 +48,8 @@ COMMANDS: Final[dict[str, str]] = {
     "completion": "Print the completion script of a shell.",
 }
 """Command and summary, in the order of help. Each stands in `commands/<name>.py` under its own name."""
+ACTING: Final = frozenset({"abandon", "approve", "gc", "new", "reject", "resolve"})
+"""Commands that are there for what they do, not for what they show."""
 _COLLECT_AFTER: Final = 50_000
 
 
@@ -145,6 +147,7 @@ def _reader_may_leave() -> Iterator[None]:
 def cli(session: Session, project: Path | None) -> None:
     """Run durable workflows from Markdown files; nothing finished is lost or done twice."""
     session.project = project
+    session.command = click.get_current_context().invoked_subcommand or ""
     remember_call(project, COMMANDS)
 
 
@@ -162,7 +165,7 @@ def run(arguments: Sequence[str], session: Session | None = None) -> int:
     session = session or Session()
     remember_call(None, COMMANDS)
     try:
-        return _flushed(_invoke(list(arguments) or ["--help"], session))
+        return _flushed(_invoke(list(arguments) or ["--help"], session), session)
     except KeyboardInterrupt:
         return failures.INTERRUPTED
     finally:
@@ -185,13 +188,16 @@ def _invoke(arguments: list[str], session: Session) -> int:
         return failures.explain_bug(error, session.project)
 
 
-def _flushed(code: int) -> int:
-    """Flush standard output while failures can still be told."""
+def _flushed(code: int, session: Session) -> int:
+    """Flush standard output while failures can still be told; what was done stays done where that cannot be shown."""
     try:
         sys.stdout.flush()
     except OSError as error:
         lose_output(error)
     lost = lost_output()
+    if lost is not None and session.command in ACTING and code == 0:
+        note(f"note: it is done, but what was to be said of it could not be written: {lost.strerror}")
+        return 0
     return code if lost is None else code or failures.explain_output(lost)
 
 

@@ -34,6 +34,7 @@ class Session:
     def __init__(self, opener: Callable[[Path | None], App] = _open) -> None:
         self.project: Path | None = None
         self.source: Path | None = None
+        self.command = ""
         self._opener = opener
         self._app: App | None = None
 

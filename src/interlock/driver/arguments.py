@@ -36,7 +36,7 @@ def _is_key(value: object) -> bool:
 
 
 def _is_path(value: object) -> bool:
-    return isinstance(value, str | Path)
+    return isinstance(value, Path) or (isinstance(value, str) and bool(value.strip()) and "\0" not in value)
 
 
 def _is_params(value: object) -> bool:

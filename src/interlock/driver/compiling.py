@@ -124,7 +124,8 @@ def workflow_files(paths: Sequence[Path]) -> list[Path]:
 def _is_workflow(path: Path) -> bool:
     """Tell whether a Markdown file opens with front matter that has `steps:`; other notes are left alone."""
     try:
-        text = path.read_text(encoding="utf-8-sig", errors="replace")
+        # a pipe without a writer would be waited for
+        text = path.read_text(encoding="utf-8-sig", errors="replace") if path.is_file() else ""
     except OSError:
         return False
     head = text.partition("\n---")[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -39,9 +40,14 @@ def require_config(paths: ProjectPaths) -> Config:
     return config
 
 
+def _refused_pipe() -> bytes:
+    raise OSError(errno.EINVAL, "not a file")
+
+
 def _read(path: Path) -> tuple[Config, tuple[Diagnostic, ...]]:
     try:
-        text = path.read_bytes()
+        # a pipe without a writer would be waited for
+        text = path.read_bytes() if path.is_file() or not path.exists() else _refused_pipe()
     except (FileNotFoundError, NotADirectoryError):
         return Config(), ()
     except OSError as error:

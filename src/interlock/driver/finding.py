@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from interlock.errors import UsageError
@@ -27,7 +28,7 @@ def find_run(store: Store, text: str, root: Path) -> str:
     raise UsageError("run-not-found", f"no run '{text}' in {root}", "see them: interlock list")
 
 
-def same_key(store: Store, run_id: str, key: str) -> str:
+def same_key(store: Store, run_id: str, key: str, driven: Callable[[str], bool]) -> str:
     """Say which other run of the workflow has the key of the new run, and why it was not continued; else nothing."""
     new = store.run(run_id)
     found = next((row for row in store.runs(workflow=new.workflow) if row.key == key and row.id != run_id), None)
@@ -37,4 +38,8 @@ def same_key(store: Store, run_id: str, key: str) -> str:
         "other params" if found.plan_hash == new.plan_hash else "another plan: file, configuration or commit changed"
     )
     told = f"run {found.id} has the same key but {other}; it is {found.state}"
-    return told if RunState(found.state) in RUN_ENDED else f"{told}; continue it with `interlock run {found.id}`"
+    if RunState(found.state) in RUN_ENDED:
+        return told
+    if driven(found.id):
+        return f"{told} and under way; watch it with `interlock events {found.id} --follow`"
+    return f"{told}; continue it with `interlock run {found.id}`"

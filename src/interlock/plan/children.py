@@ -121,7 +121,8 @@ class Children:
             self.diagnostics.update(resolved.diagnostics)
             self._chain.pop()
             height = self._heights.pop()
-            met = _Met(None, height) if read.workflow is None else _met(read.workflow.params, height, resolved.plan)
+            plan = None if read.workflow is None else resolved.plan
+            met = _Met(None, height) if read.params is None else _met(read.params, height, plan)
         self._met[found.real] = met
         return met
 

@@ -40,32 +40,44 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
     diagnostics: tuple[Diagnostic, ...]
     sound: Workflow | None
     """The workflow, or of a faulty one the steps without a fault of their own: what can be looked at further."""
+    params: tuple[Param, ...] | None
+    """Its params, where none of them is at fault."""
 
 
 def compile_workflow(text: bytes, file: str) -> Compiled:
     """Compile the bytes of a workflow file; `file` is its name in diagnostics."""
     written = document.read(text, file)
-    workflow = _compile(written)
+    workflow, params = _compile(written)
     failed = workflow is None or written.source.failed
-    return Compiled(workflow=None if failed else workflow, diagnostics=written.source.diagnostics(), sound=workflow)
+    return Compiled(
+        workflow=None if failed else workflow,
+        diagnostics=written.source.diagnostics(),
+        sound=workflow,
+        params=params,
+    )
 
 
-def _compile(written: Document) -> Workflow | None:
+def _compile(written: Document) -> tuple[Workflow | None, tuple[Param, ...] | None]:
     source = written.source
     root = compose(written.front, source) if written.front is not None else None
     if root is None and not source.failed:
         source.error(Place(1, 1, 3), "no-steps", "the front matter is empty", "it needs 'steps:'")
     if root is None:
-        return None
+        return None, None
     top = f.mapping(source, root, "the front matter")
     if top is UNSET:
-        return None
+        return None, None
     fields = f.Fields(source, top, "the front matter", (*KEYS, *akm.ENVELOPE_KEYS))
-    params = fields.read("params", read_params)
+    before = source.errors
+    read = fields.read("params", read_params)
+    params = () if read is UNSET else read
+    # where none are written, what is wrong beside them may be how they are spelled
+    sound = source.errors == before and (read is not UNSET or not source.failed)
     drafts = _read_steps(written, fields)
     graph = Graph(source, drafts)
-    graph.check_links(() if params is UNSET else params)
-    return _workflow(written, fields, () if params is UNSET else params, graph)
+    graph.check_links(params if sound else None)
+    workflow = _workflow(written, fields, params, graph)
+    return workflow, params if sound and (read is not UNSET or not source.failed) else None
 
 
 def _workflow(written: Document, fields: f.Fields, params: tuple[Param, ...], graph: Graph) -> Workflow:

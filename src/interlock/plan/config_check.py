@@ -24,7 +24,8 @@ def check_config(config: Config, agents: Callable[[], Collection[str]]) -> tuple
 def _agents(config: Config, known: Collection[str]) -> list[Diagnostic]:
     found: list[Diagnostic] = []
     for engine in config.engines.values():
-        if engine.kind == "agent" and engine.driver not in known:
+        # one that names none is told of where it is read
+        if engine.kind == "agent" and engine.driver and engine.driver not in known:
             message = f"'agent' must be {listed(sorted(known))}, not '{shown(engine.driver)}'"
             hint = did_you_mean(engine.driver, known)
             found += at_origin(config, f"engines.{engine.name}.agent", "unknown-agent", message, hint)

@@ -29,13 +29,14 @@ class Graph:
             direct = {*self.needs[draft.id], *self.routers[draft.id]}
             self._before[draft.id] = frozenset(direct).union(*(self._before.get(step, frozenset()) for step in direct))
 
-    def check_links(self, params: Sequence[Param]) -> None:
-        """Report references that lead nowhere, or to what the step doesn't wait for."""
-        declared = {param.name: param for param in params}
+    def check_links(self, params: Sequence[Param] | None) -> None:
+        """Report references that lead nowhere, or to what the step doesn't wait for; to params only where these are known."""
+        declared = {param.name: param for param in params or ()}
         for draft in self.drafts:
             for link in draft.links:
                 if link.ref.root == "params":
-                    self._check_param(link, declared)
+                    if params is not None:
+                        self._check_param(link, declared)
                 else:
                     self._check_step(draft, link)
 

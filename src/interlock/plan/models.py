@@ -40,7 +40,7 @@ def check_models(config: Config, agents: Collection[str]) -> tuple[Diagnostic, .
     """Report engines whose own model is an alias that says nothing for them, and keys of aliases that name nobody."""
     found: list[Diagnostic] = []
     for engine in config.engines.values():
-        if engine.model is not None and exact_model(config, engine.model, engine) is None:
+        if engine.driver and engine.model is not None and exact_model(config, engine.model, engine) is None:
             found += at_origin(
                 config, f"engines.{engine.name}.model", "silent-alias", *silent_alias(engine.model, engine)
             )

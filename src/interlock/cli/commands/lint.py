@@ -13,19 +13,23 @@ from interlock.cli.output import note, say, write_json_list
 from interlock.cli.session import Session
 from interlock.cli.text import count
 from interlock.driver.compiling import workflow_files
-from interlock.errors import ConfigError, Diagnostic, WorkflowError
+from interlock.errors import ConfigError, Diagnostic, UsageError, WorkflowError
 from interlock.plan.diagnose import render
 
 
 @click.command(epilog=example("interlock lint review.md", "interlock lint workflows/ --json"))
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE|DIR...")
+@click.argument("texts", nargs=-1, required=True, type=click.Path(), metavar="FILE|DIR...")
 @json_option("Print a JSON list of findings.")
 @click.pass_obj
-def command(session: Session, paths: Sequence[Path], *, as_json: bool) -> int:
+def command(session: Session, texts: Sequence[str], *, as_json: bool) -> int:
     """Check workflow files with the parser that `run` uses; exits 2 if there are errors (78 if only in the configuration).
 
     A folder stands for the workflows in it: its Markdown files with `steps:` in their front matter.
     """
+    if not all(text.strip() for text in texts):
+        # a variable that is not set: to check the current folder instead would find no fault
+        raise UsageError("blank-path", "a path is blank", "name files or folders")
+    paths = [Path(text) for text in texts]
     for path in paths:
         if path.is_dir() and not workflow_files([path]):
             note(f"note: no workflow lies in {path}")

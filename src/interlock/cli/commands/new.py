@@ -22,6 +22,8 @@ def command(path: Path) -> None:
 
     It shows a command, a map over its output, a gate and a route, and runs as it is.
     """
+    if path.is_dir():
+        raise UsageError("not-a-file", f"{path} is a folder", "give the workflow a name: interlock new FILE")
     path = path if path.suffix else path.with_suffix(".md")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

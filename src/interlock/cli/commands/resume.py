@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import click
@@ -60,7 +60,7 @@ def command(session: Session, /, run: str, **options: Any) -> int:  # noqa: ANN4
 
     What is completed stays; failed and unrun units start a new round.
     """
-    raises = dict(_ceiling(name, value) for name, value in options["raises"])
+    raises = _ceilings(options["raises"])
     run_id = session.find(run)
     app = session.app
     if options["loops"]:
@@ -91,6 +91,16 @@ def _check_loops(app: App, run_id: str) -> None:
         )
     hint = f"see where it stands: interlock status {run_id}"
     raise UsageError("no-loop-to-grant", f"no gate of run {run_id} has rejected its step's last loop", hint)
+
+
+def _ceilings(given: Sequence[tuple[str, str]]) -> dict[str, float]:
+    raises: dict[str, float] = {}
+    for name, value in given:
+        ceiling, number = _ceiling(name, value)
+        if ceiling in raises:
+            raise UsageError("ceiling-twice", f"--raise {name} is given twice", "give it once")
+        raises[ceiling] = number
+    return raises
 
 
 def _ceiling(name: str, value: str) -> tuple[str, float]:

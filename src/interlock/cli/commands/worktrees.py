@@ -99,7 +99,7 @@ def apply(session: Session, run: str | None, unit: str | None, *, as_json: bool)
         return
     for path in paths:
         say(safe(path))
-    say(f"applied {count(len(paths), 'file')} of {safe(tree.name)}; see them with `git diff`")
+    say(f"applied {count(len(paths), 'file')} of {safe(tree.name)}; see them with `git status` and `git diff`")
 
 
 @command.command(
