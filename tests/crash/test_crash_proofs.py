@@ -13,7 +13,7 @@ FEWEST_COMMITS = 12
 # of its fork: `files`, one item of `mend`, the merge, and `merged`
 FEWEST_COMMITS_OF_A_FORK = 5
 # odd, so that kills before and after commits take turns; all cases are the gate beside the tests
-EVERY = 7
+EVERY = 17
 RESERVED_LATE = "ran without a journaled attempt"
 CHANGED = "changed the journal of a run that another drives"
 UNGATED = "completed without the verdicts of their gates: fan, again, gated"
