@@ -229,7 +229,10 @@ def test_applying_twice_changes_nothing_the_second_time(project: Path, trees: Tr
     git(project, "add", "-A")
     git(project, "commit", "-qm", "applied")
     again = interlock("worktrees", "apply", RUN, "fix-1", cwd=project)
-    assert (again.returncode, again.stdout) == (0, f"applied 0 files of {RUN} fix-1/1; see them with `git diff`\n")
+    assert (again.returncode, again.stdout) == (
+        0,
+        f"applied 0 files of {RUN} fix-1/1; see them with `git status` and `git diff`\n",
+    )
     assert git(project, "status", "--porcelain") == ""
 
 

@@ -394,7 +394,7 @@ def test_when_descriptors_run_out_there_are_fewer_workers_and_none_is_mixed_up(
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert None in places
-    assert len(set(places) - {None, first}) > 0, (said, before, free[:21])
+    assert len(set(places) - {None, first}) > 0, "\n".join([*said, f"before: {before}"])
     functions.executor.start([functions.request(job, None, place) for place in places])
     for outcome in functions.outcomes(16).values():
         assert json.loads(outcome.output) == outcome.process.pid

@@ -5,7 +5,6 @@ Guarantee: when the process ends, all that was written to standard output and er
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import sys
@@ -19,11 +18,14 @@ def main() -> None:
     gc.disable()
     arguments = sys.argv[1:]
     if arguments and arguments[0] in {"--version", "-V"}:
-        with contextlib.suppress(OSError):
+        try:
             sys.stdout.write(f"interlock {__version__}\n")
             sys.stdout.flush()
+        except OSError:
+            # told in words below
+            pass
+        else:
             return
-        # it cannot be written: below that is told in words
     import signal  # noqa: PLC0415 - heavy for --version
 
     # while there is nobody to tell it in words, Ctrl-C ends the program without a traceback

@@ -41,13 +41,13 @@ def require_config(paths: ProjectPaths) -> Config:
 
 
 def _refused_pipe() -> bytes:
-    raise OSError(errno.EINVAL, "not a file")
+    raise OSError(errno.EINVAL, "a pipe or device")
 
 
 def _read(path: Path) -> tuple[Config, tuple[Diagnostic, ...]]:
     try:
         # a pipe without a writer would be waited for
-        text = path.read_bytes() if path.is_file() or not path.exists() else _refused_pipe()
+        text = path.read_bytes() if path.is_file() or path.is_dir() or not path.exists() else _refused_pipe()
     except (FileNotFoundError, NotADirectoryError):
         return Config(), ()
     except OSError as error:

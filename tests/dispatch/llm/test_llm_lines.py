@@ -30,17 +30,22 @@ OPENAI_ERROR = b'{"error":{"message":"upstream is overloaded","code":503}}'
 @pytest.fixture
 def answering() -> Iterator[Answering]:
     """Start servers that answer every connection with the same bytes."""
-    servers: list[socket.socket] = []
+    servers: list[tuple[socket.socket, threading.Thread]] = []
 
     def start(answer: bytes) -> str:
         server = socket.create_server(("127.0.0.1", 0))
-        servers.append(server)
-        threading.Thread(target=serve, args=(server, answer), daemon=True).start()
+        thread = threading.Thread(target=serve, args=(server, answer), daemon=True)
+        servers.append((server, thread))
+        thread.start()
         return f"http://127.0.0.1:{server.getsockname()[1]}"
 
     yield start
-    for server in servers:
+    for server, thread in servers:
+        # a thread left waiting in accept() keeps a descriptor for the next connection, which is listed nowhere
+        server.shutdown(socket.SHUT_RDWR)
         server.close()
+        thread.join(10)
+        assert not thread.is_alive()
 
 
 def serve(server: socket.socket, answer: bytes) -> None:
