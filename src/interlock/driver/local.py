@@ -317,7 +317,8 @@ class LocalExecutor:
         self._isolation.close()
         if self._used_python:
             prefix = self._marker.prefix.encode()
-            sweep(lambda value: any(mark.startswith(prefix) for mark in value.split(b" ")))
+            # all that forked has been reaped, so nothing is caught between fork and exec: no need to wait between scans
+            sweep(lambda value: any(mark.startswith(prefix) for mark in value.split(b" ")), between_scans_s=0.0)
         self._reaper.close()
         self._log.close()
         with self._lock:

@@ -130,7 +130,8 @@ def sweep(
             doomed = with_descendants(roots, {pid: parent for pid, (parent, _) in origins.items()}) - spared
             killed |= {pid for pid in doomed if origins[pid][1] and send(pid, origins[pid][1], signal.SIGKILL)}
         if clean < 2:  # noqa: PLR2004 - as above
-            time.sleep(between_scans_s)
+            # what was killed needs a moment to be gone
+            time.sleep(_BETWEEN_SCANS_S if roots else between_scans_s)
     return len(killed)
 
 

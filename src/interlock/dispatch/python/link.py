@@ -64,10 +64,9 @@ class Link:
     def __init__(self, interpreter: Interpreter) -> None:
         self._ended: list[tuple[int, int]] = []
         self.dead = False
-        import tempfile  # noqa: PLC0415 - heavy, and many runs call no Python function
-
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the link
+        # a file that is nobody else's and goes with us
+        self._stderr: IO[bytes] = os.fdopen(os.memfd_create("stderr"), "w+b")
         argv = [*interpreter.argv, zygote.__file__, str(theirs.fileno()), *interpreter.folders]
         try:
             self._process = self._spawn(argv, theirs.fileno(), interpreter.env)
