@@ -37,10 +37,10 @@ def told(result):
 
 @pytest.fixture
 def script(tmp_path: Path) -> Script:
-    """Runs a script in a folder beside the project `work`, and returns what it printed; nothing else is written."""
-    (tmp_path / "work").mkdir()
-    (tmp_path / "work" / "interlock.toml").touch()
-    (tmp_path / "work" / "flow.md").write_text(FLOW, encoding="utf-8")
+    """Runs a script in a folder beside the project `place`, and returns what it printed; nothing else is written."""
+    (tmp_path / "place").mkdir()
+    (tmp_path / "place" / "interlock.toml").touch()
+    (tmp_path / "place" / "flow.md").write_text(FLOW, encoding="utf-8")
     (tmp_path / "elsewhere").mkdir()
 
     def call(text: str) -> Any:
@@ -62,15 +62,15 @@ def script(tmp_path: Path) -> Script:
 
 
 def said(folder: Path) -> list[str]:
-    return (folder / "work" / "said").read_text(encoding="utf-8").splitlines()
+    return (folder / "place" / "said").read_text(encoding="utf-8").splitlines()
 
 
 def test_a_script_gives_values_and_gets_a_result(script: Script, tmp_path: Path) -> None:
     first, status, listed = script(
         """
-result = interlock.run("../work/flow.md", {"name": "it's \\"me\\"", "numbers": [1, 2]}, project="../work")
+result = interlock.run("../place/flow.md", {"name": "it's \\"me\\"", "numbers": [1, 2]}, project="../place")
 print(json.dumps(told(result)))
-with interlock.open("../work") as app:
+with interlock.open("../place") as app:
     print(json.dumps([[step.id, step.state] for step in app.store.steps(result.run_id)]))
     print(json.dumps([[row.id, row.state] for row in app.store.runs()]))
 """
@@ -87,17 +87,17 @@ def test_without_a_project_it_is_found_from_where_the_script_stands(script: Scri
     (result,) = script(
         """
 import os
-os.chdir("../work")
+os.chdir("../place")
 print(json.dumps(told(interlock.run("flow.md"))))
 """
     )
     assert result["exit_code"] == 0
     assert said(tmp_path) == ["hello world"]
-    assert (tmp_path / "work" / ".interlock").is_dir()
+    assert (tmp_path / "place" / ".interlock").is_dir()
 
 
 def test_a_key_continues_what_is_unfinished_and_reports_what_is_finished(script: Script, tmp_path: Path) -> None:
-    (tmp_path / "work" / "flow.md").write_text(
+    (tmp_path / "place" / "flow.md").write_text(
         "---\nsteps:\n  - { id: one, run: echo one >> said }\n"
         "  - { id: two, run: test -e open || sleep 60; echo two >> said }\n---\n",
         encoding="utf-8",
@@ -106,9 +106,9 @@ def test_a_key_continues_what_is_unfinished_and_reports_what_is_finished(script:
         """
 import pathlib
 def go(key, timeout_s=None):
-    print(json.dumps(told(interlock.run("../work/flow.md", project="../work", key=key, timeout_s=timeout_s))))
+    print(json.dumps(told(interlock.run("../place/flow.md", project="../place", key=key, timeout_s=timeout_s))))
 go("monday", 0.5)
-pathlib.Path("../work/open").touch()
+pathlib.Path("../place/open").touch()
 go("monday")
 go("monday")
 go("tuesday")
@@ -129,15 +129,15 @@ def test_results_tell_of_failures_and_of_people(script: Script, tmp_path: Path) 
         "rejected": "{ id: a, run: echo a, gate: { check: echo no; exit 1 } }",
     }
     for name, step in steps.items():
-        (tmp_path / "work" / f"{name}.md").write_text(f"---\nsteps:\n  - {step}\n---\n", encoding="utf-8")
+        (tmp_path / "place" / f"{name}.md").write_text(f"---\nsteps:\n  - {step}\n---\n", encoding="utf-8")
     found = script(
         f"""
 ids = {{}}
 for name in {list(steps)}:
-    result = interlock.run(f"../work/{{name}}.md", project="../work")
+    result = interlock.run(f"../place/{{name}}.md", project="../place")
     ids[name] = result.run_id
     print(json.dumps([result.state, result.outcome, result.exit_code, result.reason]))
-with interlock.open("../work") as app:
+with interlock.open("../place") as app:
     app.approve(ids["person"])
     print(json.dumps(app.run_id(ids["person"]).exit_code))
 """
@@ -152,7 +152,7 @@ with interlock.open("../work") as app:
 
 
 def test_what_is_wrong_is_raised_as_an_error_with_code_message_and_hint(script: Script, tmp_path: Path) -> None:
-    (tmp_path / "work" / "slip.md").write_text(
+    (tmp_path / "place" / "slip.md").write_text(
         "---\nsteps:\n  - { id: a, run: 'true', timeuot: 1s }\n---\n", encoding="utf-8"
     )
     (tmp_path / "wrong").mkdir()
@@ -168,23 +168,23 @@ def tried(call):
         print(json.dumps([names[0], error.code, error.exit_code, error.message, error.hint]))
         return error
     print(json.dumps(None))
-slip = tried(lambda: interlock.run("../work/slip.md", project="../work"))
+slip = tried(lambda: interlock.run("../place/slip.md", project="../place"))
 print(json.dumps([[d.line, d.column, d.code, d.hint] for d in slip.diagnostics]))
-tried(lambda: interlock.run("../work/flow.md", {"name": 7}, project="../work"))
-tried(lambda: interlock.run("../work/flow.md", {"nmae": "me"}, project="../work"))
+tried(lambda: interlock.run("../place/flow.md", {"name": 7}, project="../place"))
+tried(lambda: interlock.run("../place/flow.md", {"nmae": "me"}, project="../place"))
 tried(lambda: interlock.open("../nowhere"))
 open("flow.md", "w").write("---\\nsteps:\\n  - { id: a, run: echo }\\n---\\n")
 tried(lambda: interlock.run("flow.md", project="../wrong"))
 tried(lambda: interlock.open("../wrong").config)
 print(json.dumps(interlock.open("../wrong").store.runs()))
-open("../work/.interlock", "w").close()
-tried(lambda: interlock.run("../work/flow.md", project="../work"))
+open("../place/.interlock", "w").close()
+tried(lambda: interlock.run("../place/flow.md", project="../place"))
 """
     )
     usage = ["UsageError", "invalid-params", 2]
-    wrong, in_the_way = tmp_path / "wrong" / "interlock.toml", tmp_path / "work" / ".interlock"
+    wrong, in_the_way = tmp_path / "wrong" / "interlock.toml", tmp_path / "place" / ".interlock"
     assert found == [
-        ["WorkflowError", "invalid-workflow", 2, "1 error in ../work/slip.md", ""],
+        ["WorkflowError", "invalid-workflow", 2, "1 error in ../place/slip.md", ""],
         [[3, 27, "unknown-key", "did you mean 'timeout'?"]],
         [*usage, "param 'name': 7 is not of type \"string\"", ""],
         [*usage, "there is no param 'nmae' (did you mean 'name')", ""],
@@ -194,31 +194,31 @@ tried(lambda: interlock.run("../work/flow.md", project="../work"))
         [],
         ["StoreError", "state-dir-blocked", 1, f"{in_the_way} is in the way: it is not a folder", "move it away"],
     ]
-    assert not (tmp_path / "work" / "said").exists()
+    assert not (tmp_path / "place" / "said").exists()
 
 
 def test_lint_returns_what_it_found_and_writes_nothing(script: Script, tmp_path: Path) -> None:
-    (tmp_path / "work" / "below").mkdir()
-    (tmp_path / "work" / "below" / "slip.md").write_text(
+    (tmp_path / "place" / "below").mkdir()
+    (tmp_path / "place" / "below" / "slip.md").write_text(
         "---\nsteps:\n  - { id: a, run: 'true', timeuot: 1s }\n---\n", encoding="utf-8"
     )
     # a prompt without a fault, as long as it is the project's own configuration that is read
-    (tmp_path / "work" / "ask.md").write_text("---\nsteps:\n  - { id: ask }\n---\n## ask\nWhat?\n", encoding="utf-8")
-    (tmp_path / "work" / "interlock.toml").write_text(
+    (tmp_path / "place" / "ask.md").write_text("---\nsteps:\n  - { id: ask }\n---\n## ask\nWhat?\n", encoding="utf-8")
+    (tmp_path / "place" / "interlock.toml").write_text(
         '[run]\nengine = "e"\n[engines.e]\nkind = "agent"\nagent = "command"\ncommand = ["cat"]\n', encoding="utf-8"
     )
     clean, found, missing = script(
         """
 def shown(*paths):
-    found = interlock.lint(*paths, project="../work")
+    found = interlock.lint(*paths, project="../place")
     assert all(isinstance(one, interlock.Diagnostic) for one in found)
     print(json.dumps([[one.file, one.line, one.column, one.severity, one.message] for one in found]))
-shown("../work/flow.md")
-shown("../work")
-shown("../work/nothing.md", "../work/flow.md")
+shown("../place/flow.md")
+shown("../place")
+shown("../place/nothing.md", "../place/flow.md")
 """
     )
     assert clean == []
-    assert found == [["../work/below/slip.md", 3, 27, "error", "unknown key 'timeuot' in a step"]]
-    assert missing == [["../work/nothing.md", 1, 1, "error", "there is no such file"]]
-    assert not (tmp_path / "work" / ".interlock").exists()
+    assert found == [["../place/below/slip.md", 3, 27, "error", "unknown key 'timeuot' in a step"]]
+    assert missing == [["../place/nothing.md", 1, 1, "error", "there is no such file"]]
+    assert not (tmp_path / "place" / ".interlock").exists()
