@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,8 +15,9 @@ from interlock.errors import JournalCorruptError, StoreError
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.events import Event, LogSpan, Usage
-from interlock.store import writes
+from interlock.store import connection, sqlite, writes
 from interlock.store.artifacts import Artifacts
+from interlock.store.faults import full
 from interlock.store.spool import Spool
 from interlock.store.sqlite import SqliteStore
 
@@ -82,6 +83,26 @@ def test_a_disk_that_filled_up_still_takes_ends_where_room_was_kept(tmp_path: Pa
     if "unshare" in done.stderr or "mount" in done.stderr:
         pytest.skip(f"no small disk can be had here: {done.stderr.strip()}")
     assert (done.stdout, done.stderr) == (said, "")
+
+
+def test_a_journal_that_finds_no_room_takes_that_which_was_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "journal.db"
+    with SqliteStore.open(path) as store:
+        store.take_spool("r")
+    room = tmp_path / "spool" / "room"
+    assert room.stat().st_size == 1_048_576
+    opened = connection.open_file
+
+    def on_a_full_disk(*args: Any, **settings: Any) -> Any:
+        if room.exists():
+            raise full(path)
+        return opened(*args, **settings)
+
+    monkeypatch.setattr(sqlite, "open_file", on_a_full_disk)
+    SqliteStore.open(path).close()
+    assert not room.exists()
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
