@@ -31,8 +31,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
     started: list[Terminal] = []
     (tmp_path / "flow.md").write_text(FLOW, encoding="utf-8")
 
-    def call(**how: int | str) -> Terminal:
-        terminal = Terminal(["run", "flow.md"], tmp_path, **how)  # type: ignore[arg-type]
+    def call(*, columns: int = 100, term: str = "xterm-256color") -> Terminal:
+        terminal = Terminal(["run", "flow.md"], tmp_path, columns=columns, term=term)
         started.append(terminal)
         return terminal
 
