@@ -6,28 +6,21 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.child import in_a_child
+
 NOBODY = 65_534
 
 
 def as_stranger(do: Callable[[], str]) -> str:
     """Return what it returns in a child process, which is `nobody`'s where this one is root's."""
-    told, tell = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            if os.geteuid() == 0:
-                os.setgroups([])
-                os.setuid(NOBODY)
-            text = do()
-        except BaseException as error:  # noqa: BLE001 - the child has nobody else to tell
-            text = repr(error)
-        os.write(tell, text.encode())
-        os._exit(0)
-    os.close(tell)
-    with os.fdopen(told, "rb") as answer:
-        text = answer.read().decode()
-    os.waitpid(pid, 0)
-    return text
+
+    def as_nobody() -> str:
+        if os.geteuid() == 0:
+            os.setgroups([])
+            os.setuid(NOBODY)
+        return do()
+
+    return in_a_child(as_nobody)
 
 
 def give_to_stranger(folder: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.child import in_a_child
 from tests.store import builders as b
 
 from interlock.errors import JournalCorruptError, StoreError
@@ -180,22 +181,13 @@ def test_a_journal_that_cannot_grow_is_full_and_stays_whole(tmp_path: Path) -> N
 
 def on_a_small_disk(tmp_path: Path, work: Callable[[Path], str]) -> str:
     """Run `work` in a child that may write files of 300 KB at most."""
-    told, tell = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
-            text = work(tmp_path)
-        except BaseException as error:  # noqa: BLE001 - the child has nobody else to tell
-            text = repr(error)
-        os.write(tell, text.encode())
-        os._exit(0)
-    os.close(tell)
-    with os.fdopen(told, "rb") as answer:
-        text = answer.read().decode()
-    os.waitpid(pid, 0)
-    return text
+
+    def limited() -> str:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+        return work(tmp_path)
+
+    return in_a_child(limited)
 
 
 def _fill_rows(folder: Path) -> str:
