@@ -17,10 +17,13 @@ Guarantee: `str(error)` is one readable line; `hint` names a next step that work
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+import errno
+from typing import ClassVar, Final, Literal
 
 import msgspec
 
+NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""How the system says that a disk, or one's share of it, is full."""
 Severity = Literal["error", "warning"]
 
 

@@ -7,7 +7,6 @@ bytes; a child run goes with the run above it, whose secrets it may hold; memory
 from __future__ import annotations
 
 import base64
-import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from interlock.errors import PlanError, StoreError, UsageError
 from interlock.model import canon
 from interlock.store.artifacts import sync_folder
 from interlock.store.dump import Dump, Member, Row, dumping
+from interlock.store.faults import FULL
 from interlock.version import __version__
 
 ROW: Final = "row"
@@ -268,7 +268,7 @@ def _taken(path: Path) -> UsageError:
 
 def _unwritable(path: Path, error: OSError) -> StoreError:
     why = (error.strerror or str(error)).lower()
-    full = error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+    full = error.errno in FULL
     hint = (
         "free some space, or name another file with -o"
         if full

@@ -17,15 +17,14 @@ from typing import Final
 
 import msgspec
 
-from interlock.errors import StoreError, UsageError
+from interlock.errors import NO_SPACE, StoreError, UsageError
 
 CONFIG_NAME: Final = "interlock.toml"
 STATE_NAME: Final = ".interlock"
 _ID_BYTES: Final = 16
 _HINTS: Final = {
     errno.EROFS: "mount it for writing, or name another folder with --project",
-    errno.ENOSPC: "free some space, or name another folder with --project",
-    errno.EDQUOT: "free some space, or name another folder with --project",
+    **dict.fromkeys(NO_SPACE, "free some space, or name another folder with --project"),
 }
 
 

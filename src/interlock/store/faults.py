@@ -17,12 +17,13 @@ from typing import Final
 
 import msgspec
 
-from interlock.errors import JournalBusyError, JournalCorruptError, StoreError
+from interlock.errors import NO_SPACE, JournalBusyError, JournalCorruptError, StoreError
 
 _PRIMARY: Final = 0xFF
 _SHORT_READ: Final = 522
 """SQLITE_IOERR_SHORT_READ: the file ends inside a page."""
-_FULL_ERRNO: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+FULL: Final = NO_SPACE | {errno.EFBIG}
+"""A file that may not grow is as full as its disk."""
 _DENIED_ERRNO: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
@@ -111,7 +112,7 @@ def _bad_row(path: Path, error: object) -> StoreError:
 def from_os(error: OSError, path: Path) -> StoreError:
     """The StoreError for an error of the file system."""
     place = Path(error.filename) if isinstance(error.filename, str) else path
-    if error.errno in _FULL_ERRNO:
+    if error.errno in FULL:
         return full(place)
     if error.errno in _DENIED_ERRNO:
         return denied(place, error.strerror or error)

@@ -8,7 +8,6 @@ still takes an end of ordinary size.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import zlib
 from collections.abc import Sequence
@@ -17,14 +16,13 @@ from typing import Final
 
 import msgspec
 
-from interlock.errors import JournalCorruptError
+from interlock.errors import NO_SPACE, JournalCorruptError
 from interlock.model.events import AttemptFinished
 from interlock.store.artifacts import sync_folder
 
 _ENCODER: Final = msgspec.json.Encoder()
 _CRC_WIDTH: Final = 8
 _ROOM_BYTES: Final = 1_048_576
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Spool:
@@ -74,7 +72,7 @@ class Spool:
         try:
             self._append(run_id, finishes)
         except OSError as error:
-            if error.errno not in _FULL or not self.give_room():
+            if error.errno not in NO_SPACE or not self.give_room():
                 raise
             self._append(run_id, finishes)
 

@@ -12,7 +12,6 @@ import select
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -28,10 +27,9 @@ from interlock.dispatch.env.redact_base import EnvUnresolvedError, Redactor, Res
 from interlock.dispatch.logs.log import RunLog
 from interlock.dispatch.processes.markers import Marker
 from interlock.dispatch.processes.reaper import Reaper
+from interlock.errors import NO_SPACE
 from interlock.model.plan import Command, Prompt, PythonFunction, Script
 from interlock.model.states import Reason
-
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class _Shared(msgspec.Struct, frozen=True):
@@ -186,6 +184,6 @@ def explain(error: OSError) -> tuple[Reason, str]:
     """Say what could not be made before a program was started."""
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return Reason.SPAWN_FAILED, "too many open files; raise `ulimit -n` or lower the concurrency"
-    reason = Reason.DISK_FULL if error.errno in _FULL else Reason.DISPATCH_ERROR
+    reason = Reason.DISK_FULL if error.errno in NO_SPACE else Reason.DISPATCH_ERROR
     place = os.fsdecode(error.filename) if error.filename else "the scratch folder"
     return reason, f"`{place}` could not be written: {error.strerror}"

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import errno
-
 from interlock.dispatch.attempt import Attempt, now_ms
 from interlock.dispatch.base import Outcome
 from interlock.dispatch.env.redact_base import Redactor
 from interlock.dispatch.llm import Ending
 from interlock.dispatch.llm.base import Failure, Reply
 from interlock.dispatch.logs.log import RunLog
+from interlock.errors import NO_SPACE
 from interlock.model.events import Answered, LogSpan, Usage
 from interlock.model.states import Reason
-
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def outcome_of(attempt: Attempt, ending: Ending, redactor: Redactor, log: RunLog) -> Outcome:
@@ -62,7 +59,7 @@ def _logged(attempt: Attempt, text: bytes, error: str, log: RunLog) -> LogSpan |
 
 
 def _unlogged(error: OSError) -> Failure:
-    reason = Reason.DISK_FULL if error.errno in _FULL else Reason.DISPATCH_ERROR
+    reason = Reason.DISK_FULL if error.errno in NO_SPACE else Reason.DISPATCH_ERROR
     return Failure(reason=reason, error=f"the run's log could not be written: {error.strerror}")
 
 

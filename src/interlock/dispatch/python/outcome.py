@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 from typing import Final, Literal
@@ -12,6 +11,7 @@ import msgspec
 from interlock.dispatch.base import Outcome
 from interlock.dispatch.env.redact import PatternRedactor
 from interlock.dispatch.env.redact_base import Redactor
+from interlock.errors import NO_SPACE
 from interlock.model.states import Reason
 
 MAX_ERROR: Final = 4_096
@@ -68,8 +68,7 @@ def unlogged(error: OSError, base: Outcome) -> Outcome:
     """The unit's output could not be kept, so what it says cannot be shown to anyone."""
     if base.status != "ok":
         return base
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    reason = Reason.DISK_FULL if full else Reason.DISPATCH_ERROR
+    reason = Reason.DISK_FULL if error.errno in NO_SPACE else Reason.DISPATCH_ERROR
     text = f"the run's log cannot be written: {error.strerror}"
     # it did end well, but nobody will know with what
     return msgspec.structs.replace(
