@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shlex
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -67,7 +68,7 @@ def corrupt(path: Path, what: object) -> JournalCorruptError:
     return JournalCorruptError(
         "journal-corrupt",
         f"the journal {path} is damaged: {what}",
-        f"keep a copy, look with `sqlite3 {path} 'PRAGMA integrity_check'`, then restore a backup or move the file away",
+        f"keep a copy, look with `sqlite3 {shlex.quote(str(path))} 'PRAGMA integrity_check'`, then restore a backup or move the file away",
     )
 
 

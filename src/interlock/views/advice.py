@@ -195,7 +195,6 @@ _BLOCKED: Final[dict[str, Callable[[str, StepRow, PlanFacts, Asked], list[Next]]
     "check_unavailable": _check,
     "child_blocked": _by_child,
     "child_waiting": _by_child,
-    "directory_changed": _changed,
     "gate_rejected": _rejected,
     "judge_unavailable": _judge,
     "llm_quota": _quota,
