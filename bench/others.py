@@ -21,8 +21,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     """An engine to compare with, and what ours must be beside it, whatever the machine.
 
     Each `reach` is what is asked for over the peer's own figure where that was set: 8,000 no-op units/s, on a machine where
-    DBOS did 660 and LangGraph 490; 0.6 of 3,180 commands/s, where they did 111 and 1,008; 0.4 s lost by a SIGKILL, where they
-    lost 3.0 and 1.3. None where nothing was asked for.
+    DBOS did 660 and LangGraph 490; 0.4 s lost by a SIGKILL, where they lost 3.0 and 1.3. None where nothing was asked for.
     """
 
     name: str
@@ -30,7 +29,6 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     """How many units run side by side."""
     units: int
     reach: float | None = None
-    commands_reach: float | None = None
     crash_reach: float | None = None
 
     @property
@@ -50,7 +48,6 @@ DBOS = Peer(
     places=1,
     units=10_000,
     reach=8_000 / 660,
-    commands_reach=0.6 * 3_180 / 111,
     crash_reach=0.4 / 3.0,
 )
 LANGGRAPH = Peer(
@@ -58,7 +55,6 @@ LANGGRAPH = Peer(
     places=8,
     units=10_000,
     reach=8_000 / 490,
-    commands_reach=0.6 * 3_180 / 1_008,
     crash_reach=0.4 / 1.3,
 )
 # ten times as many take it a hundred times as long

@@ -89,17 +89,21 @@ def bare_loop(setting: Setting, argv: list[str], units: int) -> float:
 
 
 def commands(setting: Setting) -> Iterator[Row]:
-    """Measure commands against the same commands in a bare thread loop."""
+    """Measure commands against the same commands in a bare thread loop.
+
+    The loop is timed in an interpreter that runs already, so what counts against it is our rate from the first unit on;
+    the rate of the whole process stands beside it.
+    """
     start = engine.median_run(setting.base, "run: [/bin/true]", 0, setting.times).wall_s
     for argv, units in ((TRUE, 500), (ECHO, 500)):
         bare = bare_loop(setting, argv, units)
         target = "run: [" + ", ".join(argv) + "]"
         wall = engine.median_run(setting.base, target, units, setting.times).wall_s
-        rate, inner = units / wall, units / max(1e-6, wall - start)
+        rate, whole = units / max(1e-6, wall - start), units / wall
         yield Row(
             name=f"{units} x {argv[0]} at {engine.CONCURRENCY}",
             figure=f"{rate:,.0f} units/s",
-            beside=f"{rate / bare:.2f} x bare {bare:,.0f}/s ({inner / bare:.2f} x without start-up)",
+            beside=f"{rate / bare:.2f} x bare {bare:,.0f}/s; {whole:,.0f}/s, {whole / bare:.2f} x with start-up",
             reach="0.6 x bare",
             met=rate >= 0.6 * bare,
         )
@@ -142,7 +146,7 @@ def peers(setting: Setting) -> Iterator[Row]:
         units = min(peer.units, 1_000) if setting.quick else peer.units
         yield _beside(setting, peer, ("noop", NOOP, units, 1 if units > 1_000 else setting.times), peer.reach)
     for peer in (others.DBOS, others.LANGGRAPH):
-        yield _beside(setting, peer, ("true", "run: [/bin/true]", 500, setting.times), peer.commands_reach)
+        yield _beside(setting, peer, ("true", "run: [/bin/true]", 500, setting.times), None)
     for peer in (others.DBOS, others.LANGGRAPH):
         yield _killed_beside(setting, peer)
     yield _cold_beside(setting)
