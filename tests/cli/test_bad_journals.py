@@ -14,6 +14,7 @@ from contextlib import closing, redirect_stderr, suppress
 from pathlib import Path
 
 import pytest
+from tests.disks import small_disk
 from tests.stranger import as_stranger, give_to_stranger
 
 from interlock.cli import program
@@ -152,13 +153,8 @@ def test_a_read_only_folder_stops_all_until_it_may_be_written(interlock: Interlo
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     """A disk of its own of one MiB where one can be mounted, else a folder."""
-    place = tmp_path / "small"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "small", str(place)]
-    mounted = subprocess.run(mount, check=False, capture_output=True).returncode == 0
-    yield place
-    if mounted:
-        subprocess.run(["umount", "--lazy", place], check=True)
+    with small_disk(tmp_path / "small", "1m") as place:
+        yield place
 
 
 def fill(place: Path) -> Path:

@@ -348,16 +348,6 @@ def test_children_that_a_finished_unit_left_are_gone_after_close(make_functions:
     assert not runs(pid)
 
 
-def test_a_full_disk_fails_only_units_that_had_something_to_log(make_functions: Make, tmp_path: Path) -> None:
-    (tmp_path / "run.log").symlink_to("/dev/full")
-    functions = make_functions("def say(context):\n    print(context['item'], end='')\n    return 1\n")
-    silent, loud = functions.run("say", "", "word")
-    assert silent.status == "ok"
-    assert (loud.status, loud.reason, loud.output) == ("failed", Reason.DISK_FULL, b"")
-    assert loud.error == "the run's log cannot be written: No space left on device"
-    assert not loud.answered, "what it did outside may have happened"
-
-
 def open_files() -> dict[int, str]:
     """What this process has open, found out without opening anything."""
     found = {}

@@ -158,6 +158,17 @@ def test_a_slow_import_counts_once_per_worker(make_functions: Make) -> None:
     assert len({report.process for report in functions.reports}) == 1
 
 
+def test_a_log_that_takes_nothing_costs_no_function_its_result(make_functions: Make, tmp_path: Path) -> None:
+    (tmp_path / "run.log").symlink_to("/dev/full")
+    functions = make_functions("def say(context):\n    print(context['item'], end='')\n    return 1\n")
+    silent, loud = functions.run("say", "", "word")
+    assert [(unit.status, unit.output, unit.log) for unit in (silent, loud)] == [("ok", b"1", None)] * 2
+    assert (silent.notices, loud.notices) == (
+        (),
+        (f"the log {tmp_path}/run.log lacks some of what was said: it could not be written: No space left on device",),
+    )
+
+
 def test_output_of_a_function_goes_to_the_log_and_not_to_ours(
     make_functions: Make, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -38,7 +38,9 @@ class Asked:
 class Desk:
     """One runner; `close` ends it as a driver would."""
 
-    def __init__(self, folder: Path, environ: dict[str, str] | None = None, run_id: str | None = None) -> None:
+    def __init__(
+        self, folder: Path, environ: dict[str, str] | None = None, run_id: str | None = None, log: Path | None = None
+    ) -> None:
         self.folder = folder
         self.cwd = folder / "project"
         self.cwd.mkdir(exist_ok=True)
@@ -47,7 +49,7 @@ class Desk:
         self.redactor: Redactor = NullRedactor()
         base = clean({"PATH": os.environ["PATH"], "HOME": str(folder)} | (environ or {}))
         self.reaper = Reaper(self.marker, base)
-        self.log = RunLog(folder / f"{self.marker.holder}.log")
+        self.log = RunLog(log or folder / f"{self.marker.holder}.log")
         self.runner = AgentRunner(self.reports.append, self.log, folder / "scratch", self.marker, base, self.reaper)
         self._threads: list[threading.Thread] = []
 

@@ -48,6 +48,17 @@ def test_the_text_session_and_usage_of_a_turn_are_the_answer(desk: Desk) -> None
     assert str(outcome.answered_by.session).startswith("s")
 
 
+def test_a_log_that_takes_nothing_costs_no_answer(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, log=Path("/dev/full"))
+    try:
+        outcome = ask(desk, "hello")
+    finally:
+        desk.close()
+    assert (outcome.status, outcome.output, outcome.log) == ("ok", b"echo: hello", None)
+    told = "the log /dev/full lacks some of what was said: it could not be written: No space left on device"
+    assert outcome.notices == (told,)
+
+
 def test_what_was_said_before_a_tool_was_used_is_no_part_of_the_answer(desk: Desk) -> None:
     assert ask(desk, "tool").output == b"found it"
 

@@ -15,6 +15,7 @@ from interlock.dispatch.base import EngineSettings, Outcome, Started
 from interlock.dispatch.env.redact import PatternRedactor
 from interlock.model.states import Reason
 
+UNWRITTEN = "the log /dev/full lacks some of what was said: it could not be written: No space left on device"
 CLI = (sys.executable, "-S", str(Path(__file__).with_name("fake_cli.py")))
 
 
@@ -152,6 +153,16 @@ def test_what_an_agent_printed_stands_in_the_log(desk: Desk) -> None:
     text = (desk.folder / f"{desk.marker.holder}.log").read_bytes()
     assert b"oops" in text
     assert b'"result": "yes"' in text
+
+
+def test_a_log_that_takes_nothing_costs_no_answer(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, log=Path("/dev/full"))
+    try:
+        outcome = run(desk, {"err": "oops", "result": "yes"})
+    finally:
+        desk.close()
+    assert (outcome.status, outcome.output, outcome.log) == ("ok", b"yes", None)
+    assert outcome.notices == (UNWRITTEN,)
 
 
 def test_an_agent_that_is_not_installed_fails_before_it_begins(desk: Desk) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import msgspec
 import pytest
 
 from interlock.dispatch.agents.base import Answer
@@ -106,6 +107,7 @@ def test_an_empty_answer_is_an_answer() -> None:
     assert conclude(ended(), Answer(), settled=True, max_result_bytes=LIMIT).status == "ok"
 
 
-def test_a_log_that_could_not_be_written_stays_the_reason() -> None:
-    outcome = conclude(ended(Reason.DISK_FULL), Answer(text="yes"), settled=True, max_result_bytes=LIMIT)
-    assert outcome.reason is Reason.DISK_FULL
+def test_what_is_to_be_said_of_the_log_stands_behind_what_the_engine_could_not_honour() -> None:
+    end = msgspec.structs.replace(ended(), notices=("log", "both"))
+    outcome = conclude(end, Answer(notices=("engine", "both")), settled=True, max_result_bytes=LIMIT)
+    assert (outcome.status, outcome.notices) == ("ok", ("engine", "both", "log"))

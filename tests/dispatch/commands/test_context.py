@@ -241,20 +241,31 @@ def test_a_python_function_is_not_for_this_runner(shop: Shop) -> None:
     assert outcome.reason is Reason.SPAWN_FAILED
 
 
-def test_a_full_disk_is_told_apart_before_and_after_the_start(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_before_the_start_starts_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", b"/somewhere/1.json")
 
-    with monkeypatch.context() as patch:
-        patch.setattr("interlock.dispatch.commands.context_files.ContextFiles.put", full)
-        before = shop.run("touch ran")
+    monkeypatch.setattr("interlock.dispatch.commands.context_files.ContextFiles.put", full)
+    before = shop.run("touch ran")
     assert (before.reason, before.answered) == (Reason.DISK_FULL, True)
     assert before.error == "`/somewhere/1.json` could not be written: No space left on device"
     assert not Path(shop.folder / "ran").exists()
-    monkeypatch.setattr("interlock.dispatch.logs.log.RunLog.append", full)
-    after = shop.run("echo hello")
-    assert (after.reason, after.answered) == (Reason.DISK_FULL, False)
-    assert after.error == "the run's log could not be written: No space left on device"
+
+
+UNWRITTEN = "the log {}/run.log lacks some of what was said: it could not be written: No space left on device"
+
+
+@pytest.mark.parametrize(("code", "status"), [(0, "ok"), (7, "failed")])
+def test_a_log_that_takes_nothing_ends_nobody_s_work(
+    open_shop: Callable[[], Shop], tmp_path: Path, code: int, status: str
+) -> None:
+    (tmp_path / "run.log").symlink_to("/dev/full")
+    shop = open_shop()
+    # more than a log holds back, and longer than it holds anything back
+    outcome = shop.run(f"head -c 200000 /dev/zero | tr '\\0' x; sleep 0.3; echo end; exit {code}")
+    assert (outcome.status, outcome.exit_code, outcome.answered) == (status, code, True)
+    assert outcome.output == (b"" if code else b"x" * 200_000 + b"end\n")
+    assert (outcome.log, outcome.notices) == (None, (UNWRITTEN.format(tmp_path),))
 
 
 def test_attempts_in_one_thread_each_get_a_path_of_their_own(shop: Shop) -> None:

@@ -203,7 +203,38 @@ def test_a_full_disk_leaves_no_half_frame(log: RunLog, path: Path, monkeypatch: 
     attempt.add("out", b"y" * 1000)
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", full)
-        with pytest.raises(OSError, match="No space left"):
-            attempt.flush()
+        attempt.flush()
     _write(log, "after", b"z")
     assert [frame.dispatch for frame in read_log(path)] == ["before", "after"]
+
+
+def test_what_could_not_be_written_is_counted_where_it_is_missing(
+    log: RunLog, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    middle, end, never = (log.attempt(name, 10) for name in ("middle", "end", "never"))
+    for attempt in (middle, end, never):
+        attempt.add("out", b"first")
+        attempt.flush()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        for attempt in (middle, end, never):
+            attempt.add("err", b"xy")
+            attempt.flush()
+            attempt.add("out", b"z")
+            attempt.flush()
+        spans = [never.close()]
+    middle.add("out", b"4567")
+    spans += [middle.close(), end.close()]
+    gap = b"3 bytes could not be written: No space left on device"
+    dropped = b"2 bytes dropped: the limit is 10 (max_log_bytes of [limits])"
+    assert [
+        [frame.data for frame in read_log(path, [span], [name])]
+        for name, span in zip(("never", "middle", "end"), spans, strict=True)
+        if span
+    ] == [[b"first"], [b"first", gap, b"45", dropped], [b"first", gap]]
+    told = f"the log {path} lacks some of what was said: it could not be written: No space left on device"
+    assert {attempt.notices for attempt in (middle, end, never)} == {(told,)}
+    assert log.attempt("whole", 10).notices == ()

@@ -211,6 +211,20 @@ def test_the_log_holds_answer_and_error(prompts: Prompts, model_server: FakeLLM)
     assert b"HTTP 500: fake error 500" in whole[failure.log.offset : failure.log.offset + failure.log.length]
 
 
+def test_a_log_that_takes_nothing_costs_no_answer(tmp_path: Path, model_server: FakeLLM) -> None:
+    (tmp_path / "run.log").symlink_to("/dev/full")
+    model_server.script({"text": "the answer"}, {"status": 500})
+    prompts = Prompts(tmp_path, model_server.url)
+    try:
+        answer, failure = prompts.ask(), prompts.ask()
+    finally:
+        prompts.close()
+    assert (answer.status, answer.output, answer.log) == ("ok", b"the answer", None)
+    assert (failure.reason, failure.log) == (Reason.LLM_OVERLOADED, None)
+    told = f"the log {tmp_path}/run.log lacks some of what was said: it could not be written: No space left on device"
+    assert answer.notices == failure.notices == (told,)
+
+
 def test_closing_ends_what_is_under_way_and_leaves_no_thread(prompts: Prompts, model_server: FakeLLM) -> None:
     change(prompts, "openai", concurrency=2)
     model_server.script(default={"hang": True})

@@ -97,6 +97,7 @@ def carry_out(live: LiveAdapter, talk: Talk, attempt: Attempt, notices: tuple[st
         answered=reason is None,
         process=said.process,
         log=talk.log.close(),
+        notices=talk.log.notices,
         started_at=attempt.started_at,
         ended_at=now_ms(),
     )

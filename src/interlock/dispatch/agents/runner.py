@@ -160,7 +160,8 @@ class AgentRunner:
         with _Prompt(Path(ask.folder), launch.stdin) as stdin:
             end, reply, watch = self._supervise(chosen, ask, launch, place, stdin)
         answer = chosen.read(reply)
-        return end, answer, watch.decides(answer), notices(chosen.card, ask, launch)
+        said = (*notices(chosen.card, ask, launch), *end.notices)
+        return end, answer, watch.decides(answer), said
 
     def _supervise(
         self, chosen: Adapter, ask: Ask, launch: Launch, place: _Place, stdin: int

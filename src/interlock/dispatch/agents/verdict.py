@@ -27,7 +27,7 @@ _TOO_LARGE: Final = (
 def conclude(end: Outcome, answer: Answer, *, settled: bool, max_result_bytes: int) -> Outcome:
     """Return the attempt's outcome. `settled`: the agent's last event was seen."""
     known = _with_what_is_known(end, answer)
-    if end.reason is Reason.DISK_FULL or (end.reason not in _OWN_END and not settled):
+    if end.reason not in _OWN_END and not settled:
         return known
     if end.reason is Reason.KILLED and not settled and answer.reason in {None, Reason.LLM_BAD_RESPONSE}:
         return known
@@ -42,7 +42,7 @@ def _with_what_is_known(end: Outcome, answer: Answer) -> Outcome:
         answered_by=Answered(
             session=answer.session or None, model=answer.model or None, request_id=answer.request_id or None
         ),
-        notices=answer.notices,
+        notices=tuple(dict.fromkeys((*answer.notices, *end.notices))),
     )
 
 

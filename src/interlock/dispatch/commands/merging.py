@@ -49,6 +49,7 @@ class Merger:
         self._poller = poller
         self._wake_fd = wake_fd
         self._last: Outcome | None = None
+        self._notices: dict[str, None] = {}
 
     def carry_out(self, ask: MergeAsk, isolation: Isolation, environ: Mapping[str, str] | None) -> Outcome:
         """Merge; the artifact is the output."""
@@ -77,6 +78,7 @@ class Merger:
             is_json=True,
             process=None if self._last is None else self._last.process,
             log=None if self._last is None else self._last.log,
+            notices=tuple(self._notices),
             started_at=attempt.started_at,
             ended_at=now,
         )
@@ -94,6 +96,7 @@ class Merger:
             _CheckAttempt(self._attempt, request, quiet=self._last is not None), self._poller, self._wake_fd
         )
         self._last = ended
+        self._notices.update(dict.fromkeys(ended.notices))
         output = ended.output.decode("utf-8", "replace").strip()
         if ended.status != "ok" or ended.exit_code is None or ended.exit_code in _NO_VERDICT:
             return CheckResult(passed=False, feedback=ended.error or output, unavailable=True)

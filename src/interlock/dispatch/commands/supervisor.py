@@ -194,20 +194,13 @@ class Supervisor:
 
     def _read(self, sink: Sink, poller: Poller) -> bool:
         """Read once; tell whether more may come."""
-        try:
-            more = sink.read()
-        except OSError as error:
-            self._disk_full(error)
-            return False
+        more = sink.read()
         self._progress_at = time.monotonic()
         if not more:
             self._unregister(sink.fd, poller)
             os.close(sink.fd)
             del self._open[sink.fd]
         return more
-
-    def _disk_full(self, error: OSError) -> None:
-        self._end(Ending(Reason.DISK_FULL, f"the run's log could not be written: {error.strerror}"), KILL_AFTER_S)
 
     def _leader_exited(self) -> None:
         self._exited = True
@@ -246,10 +239,7 @@ class Supervisor:
         """Decide whether the attempt has to be ended, and carry on with an end that was decided."""
         now = time.monotonic()
         if (flush_at := self._log.flush_at) is not None and now >= flush_at:
-            try:
-                self._log.flush()
-            except OSError as error:
-                self._disk_full(error)
+            self._log.flush()
         cancel = self._attempt.cancelled
         if self._ending is not None:
             if cancel is not None:
@@ -314,15 +304,9 @@ class Supervisor:
             self._exit_fd = -1
 
     def _outcome(self) -> Outcome:
-        try:
-            self._out.finish()
-            self._err.finish()
-            span = self._log.close()
-        except OSError as error:
-            span = None
-            self._ending = self._ending or Ending(
-                Reason.DISK_FULL, f"the run's log could not be written: {error.strerror}"
-            )
+        self._out.finish()
+        self._err.finish()
+        span = self._log.close()
         reason, error_text = self._verdict(self._code)
         status: Literal["ok", "aborted", "failed"]
         status = "ok" if reason is None else "aborted" if reason is Reason.ABORTED else "failed"
@@ -336,6 +320,7 @@ class Supervisor:
             exit_code=self._code if self._code is not None and self._code >= 0 else None,
             process=self._attempt.process,
             log=span,
+            notices=self._log.notices,
             started_at=self._attempt.started_at,
             ended_at=now_ms(),
         )

@@ -3,7 +3,8 @@
 A frame is a line of JSON, `{"d": dispatch, "s": "out"|"err"|"note", "n": bytes, "c": crc32, "t": epoch ms}`, then
 the bytes, then a newline. A driver that opens the file first writes a frame `open`. Guarantees: frames of one append
 lie together; an attempt's share is bounded and a note says what was dropped; a small attempt costs one write; what
-was cut short by a crash is dropped by the reader, any other damage is an error that names the place.
+was cut short by a crash is dropped by the reader, any other damage is an error that names the place. A log that can't
+be written takes nothing from the work: what is missing is counted in a note, once there is room, and told in a notice.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class RunLog:
     """Appends to one file, from any thread. Raises OSError (a full disk, mostly) with nothing half written."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         self._lock = threading.Lock()
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._opened = False
@@ -69,7 +71,7 @@ class RunLog:
 
 
 class AttemptLog:
-    """One attempt's share of the log. Used by one thread."""
+    """One attempt's share of the log. Used by one thread. Never raises for what can't be written."""
 
     def __init__(self, log: RunLog, dispatch: str, max_bytes: int) -> None:
         self._log = log
@@ -77,6 +79,10 @@ class AttemptLog:
         self._left = max_bytes
         self._max_bytes = max_bytes
         self._dropped = 0
+        self._missing = 0
+        """Bytes that could not be written and that no note tells of yet."""
+        self._trouble = ""
+        """Why something could not be written."""
         self._frames: list[bytes] = []
         self._held = 0
         self._since = 0.0
@@ -103,18 +109,40 @@ class AttemptLog:
     def _frame(self, stream: Stream, data: bytes) -> None:
         if not self._frames:
             self._since = time.monotonic()
-        head = b'{"d":%b,"s":"%b","n":%d,"c":%d,"t":%d}\n'
-        self._frames += (head % (self._name, stream.encode(), len(data), zlib.crc32(data), _now_ms()), data, b"\n")
-        self._held += len(data)
+        self._frames += self._framed(stream, data)
+        if stream != "note":
+            self._held += len(data)
 
     def flush(self) -> None:
         """Write what is held."""
-        if not self._frames:
+        if self._frames:
+            self._write()
+
+    def _write(self) -> None:
+        frames, held, self._frames, self._held = self._frames, self._held, [], 0
+        if self._missing:
+            told = b"%d bytes could not be written: %s" % (self._missing, self._trouble.encode())
+            frames = [*self._framed("note", told), *frames]
+        try:
+            start, self._end = self._log.append(b"".join(frames))
+        except OSError as error:
+            self._missing += held
+            self._trouble = error.strerror or str(error)
             return
-        frames, self._frames, self._held = b"".join(self._frames), [], 0
-        start, self._end = self._log.append(frames)
+        self._missing = 0
         if self._start < 0:
             self._start = start
+
+    def _framed(self, stream: Stream, data: bytes) -> tuple[bytes, bytes, bytes]:
+        head = b'{"d":%b,"s":"%b","n":%d,"c":%d,"t":%d}\n'
+        return head % (self._name, stream.encode(), len(data), zlib.crc32(data), _now_ms()), data, b"\n"
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What is to be said of a log that is not whole."""
+        if not self._trouble:
+            return ()
+        return (f"the log {self._log.path} lacks some of what was said: it could not be written: {self._trouble}",)
 
     def close(self) -> LogSpan | None:
         """Write the rest and return where the frames lie; None when the attempt said nothing."""
@@ -125,6 +153,9 @@ class AttemptLog:
             )
             self._dropped = 0
         self.flush()
+        if self._missing:
+            # room may be there by now, be it for the note alone
+            self._write()
         return None if self._start < 0 else LogSpan(self._start, self._end - self._start)
 
 

@@ -7,9 +7,8 @@ from interlock.dispatch.base import Outcome
 from interlock.dispatch.env.redact_base import Redactor
 from interlock.dispatch.llm import Ending
 from interlock.dispatch.llm.base import Failure, Reply
-from interlock.dispatch.logs.log import RunLog
-from interlock.errors import NO_SPACE
-from interlock.model.events import Answered, LogSpan, Usage
+from interlock.dispatch.logs.log import AttemptLog, RunLog
+from interlock.model.events import Answered, Usage
 from interlock.model.states import Reason
 
 
@@ -24,12 +23,7 @@ def outcome_of(attempt: Attempt, ending: Ending, redactor: Redactor, log: RunLog
             error=f"the answer is larger than {job.max_result_bytes} bytes (max_result_bytes of [limits]); ask for less",
         )
     error = redactor.text(failure.error.encode("utf-8", "replace")).decode("utf-8", "replace") if failure else ""
-    try:
-        span = _logged(attempt, text, error, log)
-    except OSError as broken:
-        span = None
-        failure = failure or _unlogged(broken)
-        error = error or failure.error
+    share = _logged(attempt, text, error, log)
     aborted = reply is None and failure is None
     return Outcome(
         dispatch=attempt.request.dispatch,
@@ -39,28 +33,23 @@ def outcome_of(attempt: Attempt, ending: Ending, redactor: Redactor, log: RunLog
         output=text if failure is None else b"",
         answered=not aborted and (failure is None or failure.answered),
         usage=_usage(reply, ending.cost_usd) if reply else None,
-        log=span,
+        log=share.close(),
         started_at=attempt.started_at,
         ended_at=now_ms(),
         retry_after_ms=failure.retry_after_ms if failure else None,
         quota_until=failure.quota_until if failure else None,
         answered_by=_answered(reply, failure),
-        notices=ending.notices,
+        notices=(*ending.notices, *share.notices),
     )
 
 
-def _logged(attempt: Attempt, text: bytes, error: str, log: RunLog) -> LogSpan | None:
+def _logged(attempt: Attempt, text: bytes, error: str, log: RunLog) -> AttemptLog:
     share = log.attempt(attempt.request.dispatch, attempt.request.job.max_log_bytes)
     if text:
         share.add("out", text)
     if error:
         share.add("err", error.encode() + b"\n")
-    return share.close()
-
-
-def _unlogged(error: OSError) -> Failure:
-    reason = Reason.DISK_FULL if error.errno in NO_SPACE else Reason.DISPATCH_ERROR
-    return Failure(reason=reason, error=f"the run's log could not be written: {error.strerror}")
+    return share
 
 
 def _usage(reply: Reply, cost_usd: float | None) -> Usage | None:

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
+import msgspec
+
 from interlock.dispatch.base import NEVER, Outcome, Report, Request, Started
 from interlock.dispatch.env.redact_base import ResolvedEnv
 from interlock.dispatch.logs.log import RunLog
@@ -116,8 +118,8 @@ class Crew:
     # ends
 
     def _finish(self, peer: Peer, outcome: Outcome) -> None:
-        if peer.log_error is not None:
-            outcome = outcomes.unlogged(peer.log_error, outcome)
+        if peer.notices:
+            outcome = msgspec.structs.replace(outcome, notices=peer.notices)
         self.in_flight -= 1
         peer.finish()
         self._report(outcome)

@@ -11,7 +11,6 @@ import msgspec
 from interlock.dispatch.base import Outcome
 from interlock.dispatch.env.redact import PatternRedactor
 from interlock.dispatch.env.redact_base import Redactor
-from interlock.errors import NO_SPACE
 from interlock.model.states import Reason
 
 MAX_ERROR: Final = 4_096
@@ -61,18 +60,6 @@ def died(wait_status: int | None, base: Outcome) -> Outcome:
     exit_code = code if code >= 0 else None
     return msgspec.structs.replace(
         base, status="failed", reason=Reason.KILLED, error=text, exit_code=exit_code, answered=False
-    )
-
-
-def unlogged(error: OSError, base: Outcome) -> Outcome:
-    """The unit's output could not be kept, so what it says cannot be shown to anyone."""
-    if base.status != "ok":
-        return base
-    reason = Reason.DISK_FULL if error.errno in NO_SPACE else Reason.DISPATCH_ERROR
-    text = f"the run's log cannot be written: {error.strerror}"
-    # it did end well, but nobody will know with what
-    return msgspec.structs.replace(
-        base, status="failed", reason=reason, error=text, output=b"", is_json=False, answered=False
     )
 
 

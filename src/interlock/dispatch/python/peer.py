@@ -1,8 +1,7 @@
 """One worker as the driver sees it: its descriptors, the unit it has, the line behind it, when something is due.
 
 Guarantees: an answer is taken whole or not at all, whatever pieces it comes in; a unit that was called back from the
-line has not begun and never will; output is redacted before it goes to the log, and a log that cannot be written is
-remembered (`log_error`), never raised.
+line has not begun and never will; output is redacted before it goes to the log.
 """
 
 from __future__ import annotations
@@ -62,9 +61,9 @@ class Peer:
         "later",
         "line",
         "log",
-        "log_error",
         "look_at",
         "lost",
+        "notices",
         "out",
         "plain",
         "process",
@@ -110,7 +109,8 @@ class Peer:
         self.held = bytearray()
         self.unsent: memoryview | None = None
         self.log: AttemptLog | None = None
-        self.log_error: OSError | None = None
+        self.notices: tuple[str, ...] = ()
+        """What is to be said of its unit's log."""
         self.streams: dict[int, StreamRedactor] = {}
         self.ending: Ending | None = None
         self.killing = False
@@ -154,7 +154,7 @@ class Peer:
         self.request = None
         self.env = None
         self.deadline = self.idle_at = NEVER
-        self.log_error = None
+        self.notices = ()
 
     def idled(self, job: Job, now: float) -> bool:
         """Look for progress; True when there was none for the whole idle timeout."""
@@ -280,8 +280,6 @@ class Peer:
 
     def _log_output(self, request: Request, pipe: int, data: bytes, log: RunLog) -> None:
         self.progress = (time.monotonic(), self.progress[1])
-        if self.log_error is not None:
-            return
         if self.log is None:
             self.log = log.attempt(request.dispatch, request.job.max_log_bytes)
         stream = self.streams.get(pipe)
@@ -290,20 +288,13 @@ class Peer:
         self._write(pipe, stream.feed(data) if stream else data)
 
     def _write(self, pipe: int, data: bytes) -> None:
-        if self.log is None or not data:
-            return
-        try:
+        if self.log is not None and data:
             self.log.add("out" if pipe == self.out else "err", data)
-        except OSError as error:
-            self.log_error = error
 
     def flush_log(self) -> None:
         """Write what the log has held back."""
         if self.log is not None:
-            try:
-                self.log.flush()
-            except OSError as error:
-                self.log_error = error
+            self.log.flush()
 
     def close_log(self, log: RunLog, *, silent: bool = False) -> LogSpan | None:
         """Take the last output of the unit, unless there is none, and return where all of it lies."""
@@ -316,11 +307,9 @@ class Peer:
             self._write(pipe, stream.flush())
         self.streams.clear()
         attempt, self.log = self.log, None
-        try:
-            return attempt.close()
-        except OSError as error:
-            self.log_error = error
-            return None
+        span = attempt.close()
+        self.notices = attempt.notices
+        return span
 
     def close(self) -> None:
         """Close the driver's ends."""
