@@ -16,7 +16,7 @@ import msgspec
 from interlock.decide import reopen
 from interlock.dispatch.processes.identity import alive
 from interlock.dispatch.processes.leftovers import end_leftovers
-from interlock.driver.asking import amend, ask, raising, result_payload, user
+from interlock.driver.asking import abandoned, amend, ask, raising, result_payload, user
 from interlock.driver.birth import new_run, new_run_id
 from interlock.driver.clock import Clock, SystemClock
 from interlock.driver.configuration import is_faulty, load_config
@@ -274,12 +274,11 @@ class App:
             return amend(self._world(), run_id, raises, loops, user())
 
     def abandon(self, run_id: str) -> Result:
-        """End a run for good (but for `resume`): its driver ends the work, or this call does if nobody drives."""
-        row = self.store.run(run_id)
-        refuse_child(row, "abandon")
-        if row.state in (RunState.COMPLETED, RunState.ABANDONED):
-            raise UsageError("run-ended", f"run {run_id} is {row.state}", "there is nothing to stop")
-        return self._ask(run_id, "abandon", {})
+        """End a run for good (but for `resume`): its driver ends the work, or this call does if nobody drives.
+
+        To do it again is no fault.
+        """
+        return abandoned(self.store.run(run_id)) or self._ask(run_id, "abandon", {})
 
     def resolve(self, run_id: str, unit_id: str, *, done: bool, result_json: str | None = None) -> Result:
         """Answer for a unit whose outside effect is unknown: done (with its result), or to be run again."""

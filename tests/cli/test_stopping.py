@@ -193,6 +193,23 @@ def test_while_an_abandoned_run_s_work_will_not_end_it_is_shown_as_stopping(
     assert (status["stopping"], status["run"]["state"]) == (False, "abandoned")
 
 
+def test_a_run_can_be_abandoned_again_while_it_stops_and_afterwards(
+    start: Callable[..., subprocess.Popen[bytes]], interlock: Interlock, tmp_path: Path
+) -> None:
+    process = start(STUBBORN)
+    with subprocess.Popen([*PROGRAM, "abandon", "last"], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as abandon:
+        until(lambda: json.loads(interlock("status", "--json", cwd=tmp_path).stdout)["stopping"])
+        again = interlock("abandon", "last", cwd=tmp_path)
+        assert process.wait(30) == 1
+        assert abandon.wait(30) == 0
+        assert abandon.stdout is not None
+        said = abandon.stdout.read()
+    after = interlock("abandon", "last", cwd=tmp_path)
+    (run,) = json.loads(interlock("list", "--json", cwd=tmp_path).stdout)
+    assert said == f"run {run['id']} abandoned: the run was abandoned\n"
+    assert [(told.returncode, told.stdout, told.stderr) for told in (again, after)] == [(0, said, "")] * 2
+
+
 def test_a_second_driver_is_refused_and_told_who_drives(
     start: Callable[..., subprocess.Popen[bytes]], interlock: Interlock, tmp_path: Path
 ) -> None:

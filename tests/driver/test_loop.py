@@ -136,6 +136,29 @@ def test_a_live_driver_abandons_within_a_second_once_its_children_have_ended(des
     assert set(desk.units().values()) == {"not_run"}
 
 
+def test_a_run_that_is_being_abandoned_may_be_abandoned_again(desks: Any) -> None:
+    desk: Desk = desks(step("a"))
+    asked: list[int] = []
+
+    def play(desk: Desk) -> Iterator[list[Report]]:
+        asked.append(desk.ask("abandon"))
+        desk.clock.advance(500)
+        yield []
+        asked.append(desk.ask("abandon"))
+        desk.clock.advance(500)
+        yield []
+        yield desk.hand.end_all(aborted())
+
+    desk.drive(play)
+    asked.append(desk.ask("abandon"))
+    asked.append(desk.ask("resolve", {"unit": "a:solo", "done": True}))
+    assert [desk.outcome(request) for request in asked] == ["applied", "applied", None, None]
+    loop, _ = desk.sit(all_well)
+    loop.drive([close_lost], settle_only=True)
+    assert [desk.outcome(request) for request in asked[2:]] == ["applied", "the run is abandoned"]
+    assert desk.store.run(RUN).state == "abandoned"
+
+
 def test_a_request_that_comes_when_the_run_has_ended_is_refused_and_harms_nothing(desks: Any) -> None:
     desk: Desk = desks(step("a"))
     desk.drive(all_well)

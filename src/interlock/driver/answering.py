@@ -5,11 +5,15 @@ Guarantee: each request that the journal holds of any run of the family gets an 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
+
 import msgspec
 
 from interlock.decide.reopen import grant
 from interlock.driver.family import Family
 from interlock.driver.member import OVER, Member, Moment, above_ended
+from interlock.errors import StoreError
 from interlock.model import events as ev
 from interlock.model.states import RUN_ENDED
 from interlock.store.base import RequestRow, Store
@@ -26,6 +30,14 @@ def answer(family: Family, store: Store, row: RequestRow, moment: Moment) -> Non
         member.add((ev.RequestApplied(at=moment.wall_ms, request=row.id, outcome=outcome),))
     else:
         member.answer(row, moment)
+
+
+def abandoned(store: Store, run_id: str, requests: Sequence[int], at: int) -> list[ev.Event]:
+    """Return the answers to all who asked for the run to be abandoned, also to those who did since the first."""
+    asked = dict.fromkeys(requests)
+    with suppress(StoreError):
+        asked.update((row.id, None) for row in store.requests(run_id) if row.kind == "abandon")
+    return [ev.RequestApplied(at=at, request=one, outcome="applied") for one in asked]
 
 
 def _grant(family: Family, member: Member, row: RequestRow, moment: Moment) -> bool:

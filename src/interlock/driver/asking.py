@@ -16,7 +16,7 @@ import msgspec
 from interlock.decide.now import Now
 from interlock.decide.requests import raises as raised
 from interlock.decide.requests import unraised
-from interlock.driver.drive import World, drive
+from interlock.driver.drive import World, drive, refuse_child
 from interlock.driver.family import Opening
 from interlock.driver.load import run_info
 from interlock.driver.result import Result, result_of
@@ -24,7 +24,8 @@ from interlock.errors import LeaseHeldError, UsageError
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.run import RunInfo, Snapshot
-from interlock.store.base import RequestKind
+from interlock.model.states import RunState
+from interlock.store.base import RequestKind, RunRow
 
 _ANSWER_S: Final = 30.0
 _POLL_S: Final = 0.1
@@ -55,6 +56,14 @@ def ask(world: World, run_id: str, kind: RequestKind, payload: dict[str, Any], b
                 f"look again: interlock status {run_id}",
             )
         time.sleep(_POLL_S)
+
+
+def abandoned(row: RunRow) -> Result | None:
+    """Return how a run that was abandoned stands; None for one that can be. Raises UsageError where neither is so."""
+    refuse_child(row, "abandon")
+    if row.state == RunState.COMPLETED:
+        raise UsageError("run-ended", f"run {row.id} is {row.state}", "there is nothing to stop")
+    return result_of(run_info(row)) if row.state == RunState.ABANDONED else None
 
 
 def raising(ceilings: Mapping[str, float]) -> Opening:

@@ -21,7 +21,7 @@ from interlock.decide.schedule import next_due
 from interlock.decide.values import UnresolvedError
 from interlock.dispatch.base import Report, Request
 from interlock.dispatch.processes.markers import dispatch_id
-from interlock.driver.answering import answer
+from interlock.driver.answering import abandoned, answer
 from interlock.driver.clock import Clock
 from interlock.driver.executor import Executor
 from interlock.driver.family import Family, Instead, Opening, Revive
@@ -336,8 +336,7 @@ class Loop:
             answer(self._family, self._store, row, self._moment())
 
     def _close_requests(self) -> None:
-        at = self._clock.wall_ms()
-        self._family.root.add([ev.RequestApplied(at=at, request=one, outcome="applied") for one in self._requests])
+        self._family.root.add(abandoned(self._store, self._snap.run.id, self._requests, self._clock.wall_ms()))
         self._requests = []
 
     # stopping

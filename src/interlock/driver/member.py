@@ -170,7 +170,9 @@ class Member:
     def answer(self, row: RequestRow, moment: Moment) -> None:
         """Carry out what a person asked of this run, and journal what came of it."""
         run, above = self.snap.run, self.ended_above()
-        if run.state in OVER:
+        if row.kind == "abandon" and run.state is RunState.ABANDONED:
+            reply = asked.Answer(())
+        elif run.state in OVER:
             reply = asked.Answer((), f"the run is {run.state}")
         elif above is not None:
             reply = asked.Answer((), above_ended(above.id, above.state))
