@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,8 +26,10 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     """Starts a run of one step in a session of its own and waits until its work has begun."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def call(work: str, *arguments: str, program: list[str] = PROGRAM) -> subprocess.Popen[bytes]:
-        (tmp_path / "flow.md").write_text(FLOW.format(work), encoding="utf-8")
+    def call(
+        work: str, *arguments: str, program: list[str] = PROGRAM, text: str | None = None
+    ) -> subprocess.Popen[bytes]:
+        (tmp_path / "flow.md").write_text(text or FLOW.format(work), encoding="utf-8")
         process = subprocess.Popen(
             [*program, "run", "flow.md", *arguments],
             cwd=tmp_path,
@@ -191,6 +194,37 @@ def test_while_an_abandoned_run_s_work_will_not_end_it_is_shown_as_stopping(
     assert is_gone(pid_in(tmp_path))
     status = json.loads(interlock("status", "--json", cwd=tmp_path).stdout)
     assert (status["stopping"], status["run"]["state"]) == (False, "abandoned")
+
+
+def test_a_family_that_stops_is_shown_as_stopping_wherever_one_looks(
+    start: Callable[..., subprocess.Popen[bytes]], interlock: Interlock, tmp_path: Path
+) -> None:
+    def shown(*arguments: str) -> Any:
+        return json.loads(interlock(*arguments, "--json", cwd=tmp_path).stdout)
+
+    (tmp_path / "child.md").write_text(FLOW.format(STUBBORN), encoding="utf-8")
+    top = "---\nsteps:\n  - { id: before, uses: ./quick.md }\n  - { id: sub, uses: ./child.md }\n---\n"
+    (tmp_path / "quick.md").write_text(FLOW.format("true"), encoding="utf-8")
+    process = start(STUBBORN, text=top)
+    assert [run["stopping"] for run in shown("list", "--children")] == [False] * 3
+    with subprocess.Popen([*PROGRAM, "abandon", "last"], cwd=tmp_path, stdout=subprocess.DEVNULL):
+        until(lambda: shown("status")["stopping"])
+        runs = shown("list", "--children")
+        assert [(run["workflow"], run["stopping"]) for run in runs] == [
+            ("child.md", True),
+            ("quick.md", False),
+            ("flow.md", True),
+        ]
+        for run in runs:
+            status = shown("status", run["id"])
+            assert status["stopping"] == status["run"]["stopping"] == run["stopping"]
+        lines = interlock("list", "--children", cwd=tmp_path).stdout.splitlines()
+        assert ["active, stopping" in line for line in lines[1:]] == [True, False, True]
+        said = interlock("status", cwd=tmp_path).stdout
+        assert f"run {runs[0]['id']}  active, stopping\n" in said
+        assert f"run {runs[1]['id']}  completed\n" in said
+        assert process.wait(30) == 1
+    assert not any(run["stopping"] for run in shown("list", "--children"))
 
 
 def test_a_run_can_be_abandoned_again_while_it_stops_and_afterwards(

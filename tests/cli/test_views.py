@@ -56,6 +56,7 @@ def test_a_run_object_has_exactly_the_contract_s_keys(rows: Any) -> None:
         "workflow": "flow.md",
         "key": None,
         "state": "completed",
+        "stopping": False,
         "outcome": "ok",
         "reason": None,
         "parent": None,

@@ -22,8 +22,8 @@ def census_text(census: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def ending(state: str, outcome: str | None, reason: str | None) -> str:
-    """Spell how a run stands: `completed`, `completed, degraded`, `failed (timeout)`."""
+def ending(state: str, outcome: str | None, reason: str | None, *, stopping: bool = False) -> str:
+    """Spell how a run stands: `completed`, `completed, degraded`, `failed (timeout)`, `active, stopping`."""
     if outcome == "degraded":
         return f"{state}, degraded"
-    return f"{state} ({reason})" if reason else state
+    return (f"{state} ({reason})" if reason else state) + (", stopping" if stopping else "")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache, partial
-from typing import Final
+from functools import cache, lru_cache, partial
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -18,6 +18,9 @@ from interlock.views.facts import PlanFacts, plan_facts
 from interlock.views.status import RunRows, status_view
 from interlock.views.units import effective
 from interlock.views.values import value
+
+if TYPE_CHECKING:
+    from interlock.app import App
 
 FactsOf = Callable[[str, str], PlanFacts]
 _PREVIEW_CHARACTERS: Final = 200
@@ -182,6 +185,16 @@ def hide_in(store: Store, run: RunRow, facts: FactsOf) -> Hide:
     while levels[-1].parent is not None:
         levels.append(store.run(levels[-1].parent))
     return hide_of((facts(row.id, row.plan_hash).secrets, value(row.params_json) or {}) for row in levels)
+
+
+def stopping_of(app: App) -> Callable[[RunRow], bool]:
+    """A function that tells whether a run's driver was asked to abandon it, or those above it, and has not yet."""
+
+    @cache
+    def asked(family: str) -> bool:
+        return app.driven(family) and any(request.kind == "abandon" for request in app.store.requests(family))
+
+    return lambda run: run.state not in RUN_ENDED and asked(run.family)
 
 
 def facts_of(store: Store) -> FactsOf:

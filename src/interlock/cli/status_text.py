@@ -12,7 +12,7 @@ from interlock.cli.output import say, style
 from interlock.cli.text import clip, compact, count, duration, local_time, safe, size
 from interlock.cli.usage_text import view_usage_text
 from interlock.model.run import Lease
-from interlock.model.states import RunState
+from interlock.model.states import RUN_ENDED, RunState
 from interlock.store.base import ApprovalRow, RunRow, StepRow
 from interlock.views.advice import Next
 from interlock.views.status import RunRows
@@ -28,7 +28,7 @@ def show_status(rows: RunRows, view: Mapping[str, Any], commands: Sequence[Next]
     run = rows.run
     colour = mark(run.state).colour
     say(f"{style(run.id, bold=True)}  {safe(run.workflow)}")
-    state = ending(run.state, run.outcome, run.reason) + (", stopping" if rows.stopping else "")
+    state = ending(run.state, run.outcome, run.reason, stopping=rows.stopping)
     _field("state", style(state, fg=colour, bold=True))
     for line in run.detail.splitlines():
         _field("", safe(line))
@@ -99,7 +99,8 @@ def _children(rows: RunRows, step: StepRow) -> Iterator[str]:
     own = [child for child in rows.children if (child.parent_unit or "").rpartition(":")[0] == step.id]
     told = own if len(own) == 1 else [child for child in own if child.outcome != "ok"]
     for child in told[:_MOST_CHILDREN]:
-        state = ending(child.state, child.outcome, child.reason)
+        stopping = rows.stopping and child.state not in RUN_ENDED
+        state = ending(child.state, child.outcome, child.reason, stopping=stopping)
         unit = "" if (child.parent_unit or "").endswith(":solo") else f"  {safe(child.parent_unit or '')}"
         yield f"    run {child.id}  {style(state, fg=mark(child.state).colour)}{unit}"
     if len(told) > _MOST_CHILDREN:

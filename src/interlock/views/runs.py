@@ -34,14 +34,20 @@ def params_view(params_json: bytes, facts: PlanFacts, hide: Callable[[bytes], by
 
 
 def run_view(
-    row: RunRow, lease: Lease | None, facts: PlanFacts, hide: Callable[[bytes], bytes] = bytes
+    row: RunRow,
+    lease: Lease | None,
+    facts: PlanFacts,
+    hide: Callable[[bytes], bytes] = bytes,
+    *,
+    stopping: bool = False,
 ) -> dict[str, Any]:
-    """The `run` object."""
+    """The `run` object; `stopping` says that its driver was asked to abandon it and has not yet."""
     return {
         "id": row.id,
         "workflow": row.workflow,
         "key": row.key,
         "state": row.state,
+        "stopping": stopping,
         "outcome": row.outcome,
         "reason": row.reason,
         "parent": row.parent,

@@ -63,7 +63,7 @@ def status_view(rows: RunRows, previews: dict[int, str] | None = None) -> dict[s
     previews = previews or {}
     return {
         "schema": SCHEMA,
-        "run": run_view(rows.run, rows.lease, rows.facts, rows.hide),
+        "run": run_view(rows.run, rows.lease, rows.facts, rows.hide, stopping=rows.stopping),
         "stopping": rows.stopping,
         "steps": [
             _step_view(step, census, previews.get(step.step)) for step, census in zip(rows.steps, censuses, strict=True)

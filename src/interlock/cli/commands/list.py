@@ -13,7 +13,7 @@ from interlock.cli.census_text import ending
 from interlock.cli.marks import mark
 from interlock.cli.options import example, from_option, json_option
 from interlock.cli.output import say, table, write_json_list
-from interlock.cli.reading import facts_of, hide_in
+from interlock.cli.reading import facts_of, hide_in, stopping_of
 from interlock.cli.session import Session
 from interlock.cli.text import ago, duration, safe
 from interlock.model.states import RunState
@@ -40,7 +40,9 @@ def command(
         write_json_list(_views(app, rows))
     elif rows:
         table(
-            ("RUN", "STATE", "STARTED", "DRIVEN", "WORKFLOW"), _lines(rows), (max(len(r.id) for r in rows), 28, 20, 12)
+            ("RUN", "STATE", "STARTED", "DRIVEN", "WORKFLOW"),
+            _lines(app, rows),
+            (max(len(r.id) for r in rows), 28, 20, 12),
         )
     else:
         say("no runs" + ("" if state or workflow else "; start one with `interlock run FILE`"))
@@ -49,13 +51,20 @@ def command(
 def _views(app: App, rows: Sequence[RunRow]) -> Iterator[dict[str, Any]]:
     if not rows:
         return
-    facts = facts_of(app.store)
+    facts, stopping = facts_of(app.store), stopping_of(app)
     for row in rows:
-        yield run_view(row, app.store.read_lease(row.id), facts(row.id, row.plan_hash), hide_in(app.store, row, facts))
+        lease, hide = app.store.read_lease(row.id), hide_in(app.store, row, facts)
+        yield run_view(row, lease, facts(row.id, row.plan_hash), hide, stopping=stopping(row))
 
 
-def _lines(rows: Sequence[RunRow]) -> Iterator[Sequence[str]]:
-    now_ms = int(time.time() * 1000)
+def _lines(app: App, rows: Sequence[RunRow]) -> Iterator[Sequence[str]]:
+    now_ms, stopping = int(time.time() * 1000), stopping_of(app)
     for row in rows:
-        state = f"{mark(row.state).sign} {ending(row.state, row.outcome, row.reason)}"
-        yield row.id, state, ago(row.created_at, now_ms), duration(row.driven_ms), safe(row.workflow)
+        state = ending(row.state, row.outcome, row.reason, stopping=stopping(row))
+        yield (
+            row.id,
+            f"{mark(row.state).sign} {state}",
+            ago(row.created_at, now_ms),
+            duration(row.driven_ms),
+            safe(row.workflow),
+        )

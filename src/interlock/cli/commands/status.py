@@ -8,7 +8,7 @@ import msgspec
 from interlock.cli.artifact import show_artifact
 from interlock.cli.options import example, from_option, json_option, run_argument
 from interlock.cli.output import write_json
-from interlock.cli.reading import read_next, read_previews, read_run
+from interlock.cli.reading import read_next, read_previews, read_run, stopping_of
 from interlock.cli.session import Session
 from interlock.cli.status_text import show_status
 from interlock.views.status import status_view
@@ -36,8 +36,8 @@ def command(session: Session, run: str, step: str | None, *, as_json: bool) -> N
         return
     store = session.app.store
     live = session.app.driven(run_id)
-    asked = live and any(request.kind == "abandon" for request in store.requests(run_id))
-    rows = msgspec.structs.replace(read_run(store, run_id), stopping=asked)
+    rows = read_run(store, run_id)
+    rows = msgspec.structs.replace(rows, stopping=stopping_of(session.app)(rows.run))
     view = status_view(rows, read_previews(store, rows) if as_json else None)
     if as_json:
         write_json(view)
