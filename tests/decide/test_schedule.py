@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from interlock.decide.next import next_actions
@@ -9,12 +10,13 @@ from interlock.decide.now import Now
 from interlock.decide.schedule import MAX_WAITING, next_due, run_room, startable
 from interlock.model import events as ev
 from interlock.model.actions import Ahead, Dispatch
+from interlock.model.events import Usage
 from interlock.model.outcome import Outcome
 from interlock.model.plan import Backoff, Budget, Command, Limits, Plan, Retry
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step, Unit
 from interlock.model.states import AttemptState, RunState, StepState, UnitState
-from interlock.testing.build import failed, ok, over, plan, step
+from interlock.testing.build import failed, ok, over, plan, prompt, step
 from interlock.testing.simulate import BEGIN_MS, Simulation, simulate, snapshot
 
 _ITEMS = {"items": list(range(10))}
@@ -163,6 +165,21 @@ def test_max_duration_counts_driven_time_and_names_itself() -> None:
     assert done.run.reason == "budget_exceeded"
     assert done.run.detail == "step 'm': the budget's max_duration of 0.003s is used up (0.003s)"
     assert (done.steps[0].counts[UnitState.COMPLETED], done.steps[0].counts[UnitState.NOT_RUN]) == (3, 7)
+
+
+@pytest.mark.parametrize("name", ["max_units", "max_tokens", "max_cost_usd", "max_duration_ms"])
+def test_work_that_crosses_a_ceiling_counts_and_only_a_step_that_would_start_more_fails(name: str) -> None:
+    def answer(_step: Step, _unit: Unit) -> Outcome:
+        return msgspec.structs.replace(ok(), usage=Usage(input_tokens=30_000, output_tokens=0, cost_usd=2.0))
+
+    budget = Budget(**{name: 25_000 if name == "max_tokens" else 1})
+    last = simulate(plan(step("a", prompt()), budget=budget), answer).snap
+    assert (last.run.state, last.run.outcome) == (RunState.COMPLETED, "ok")
+    more = simulate(plan(step("a", prompt()), step("b", prompt()), budget=budget), answer).snap
+    assert [(found.state, found.reason) for found in more.steps] == [
+        (StepState.COMPLETED, None),
+        (StepState.FAILED, "budget_exceeded"),
+    ]
 
 
 def test_a_raised_ceiling_counts_instead_of_the_plans() -> None:
