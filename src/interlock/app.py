@@ -368,6 +368,7 @@ class App:
 
     def _world(self) -> World:
         return World(
+            root=self.project.root,
             store=self._open(),
             clock=self._clock,
             host=this_host(),

@@ -10,7 +10,8 @@
     |  |- JournalCorrupt      damage that must not be ignored
     |- LeaseHeld              another driver holds the run                        exit 5
     |- ConfigError            configuration missing or wrong                      exit 78
-    |- DispatchRefused        work that may not start (moved directory, ...)      exit 1
+    |- DispatchRefused        work that may not start                             exit 1
+       |- StartAnew           the run can't go on as it is (moved directory, ...)
 
 Guarantee: `str(error)` is one readable line; `hint` names a next step that works.
 """
@@ -109,3 +110,7 @@ class LeaseHeldError(InterlockError):
 
 class DispatchRefusedError(InterlockError):
     """The world changed in a way that makes starting work unsafe."""
+
+
+class StartAnewError(DispatchRefusedError):
+    """The run can't go on as it is. `hint` says what else helps; whoever drives adds how to start anew."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -46,6 +49,68 @@ def test_who_stands_in_the_project_is_told_no_more_than_needed(
     (project / "interlock.toml").touch()
     done = interlock("--project", "..", "run", "../flow.md", cwd=project / "below")
     assert re.search(r"next: interlock resume \w+", done.stdout)
+
+
+BLOCKED = """---
+steps:
+  - id: one
+    run: "true"
+    gate: { check: test -e open || exit 126 }
+---
+"""
+
+
+@pytest.mark.parametrize("below", ["", "below/deeper"])
+@pytest.mark.parametrize(
+    ("name", "text", "spelled"),
+    [
+        ("flow.md", BLOCKED, "flow.md"),
+        ("-it's mine.md", BLOCKED, """'{}-it'"'"'s mine.md'"""),
+        ("top.md", "---\nsteps: [{ id: all, uses: ./flow.md }]\n---\n", "top.md"),
+    ],
+)
+def test_a_workflow_that_is_to_be_started_anew_is_named_from_where_one_stands(
+    name: str, text: str, spelled: str, below: str, tmp_path: Path, interlock: Interlock
+) -> None:
+    old, project = tmp_path / "old", tmp_path / "new"
+    (old / below).mkdir(parents=True)
+    (old / "interlock.toml").touch()
+    (old / "flow.md").write_text(BLOCKED, encoding="utf-8")
+    (old / name).write_text(text, encoding="utf-8")
+    assert interlock("run", f"./{name}", cwd=old).returncode == 3
+    old.rename(project)
+    (project / "open").touch()
+    refused = interlock("run", "last", cwd=project / below)
+    up = "../../" if below else ""
+    path = spelled.format(up or "./") if "{}" in spelled else f"{up}{spelled}"
+    assert refused.stderr.splitlines()[1] == f"hint: put the directory back, or start anew: interlock run {path}"
+    anew = interlock("run", *shlex.split(path), cwd=project / below)
+    assert anew.returncode == 0, anew.stdout + anew.stderr
+
+
+def test_from_far_away_a_workflow_is_named_in_full(tmp_path: Path, interlock: Interlock) -> None:
+    far, old = tmp_path.joinpath(*"f" * 100), tmp_path / "old"
+    far.mkdir(parents=True)
+    old.mkdir()
+    (old / "flow.md").write_text(BLOCKED, encoding="utf-8")
+    assert interlock("--project", str(old), "run", str(old / "flow.md"), cwd=old).returncode == 3
+    project = old.rename(tmp_path / "new")
+    refused = interlock("--project", str(project), "run", "last", cwd=far)
+    anew = f"interlock --project {project} run {project}/flow.md"
+    assert refused.stderr.splitlines()[1] == f"hint: put the directory back, or start anew: {anew}"
+
+
+def test_a_run_with_strange_parameters_can_only_be_started_anew(tmp_path: Path, interlock: Interlock) -> None:
+    (tmp_path / "flow.md").write_text(BLOCKED, encoding="utf-8")
+    assert interlock("run", "flow.md", cwd=tmp_path).returncode == 3
+    with closing(sqlite3.connect(tmp_path / ".interlock/journal.db")) as raw, raw:
+        raw.execute("UPDATE run SET params_json = ?", (b'{"who":"me"}',))
+    refused = interlock("run", "last", cwd=tmp_path)
+    (run,) = json.loads(interlock("list", "--json", cwd=tmp_path).stdout)
+    assert refused.stderr.splitlines() == [
+        f"error: the parameters stored for run {run['id']} do not fit its plan",
+        "hint: start anew: interlock run flow.md",
+    ]
 
 
 def test_another_program_s_name_stands_in_the_place_of_interlock_s(

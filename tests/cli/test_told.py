@@ -39,9 +39,20 @@ def test_an_export_s_hint_is_about_what_was_refused(tmp_path: Path) -> None:
     assert caught.value.hint == "name a file in a folder that can be written: -o FILE"
 
 
-def test_a_command_with_a_path_in_it_can_be_pasted(tmp_path: Path, interlock: Interlock) -> None:
-    written = interlock("new", "with space.md", cwd=tmp_path)
-    assert written.stdout == "wrote with space.md\nnext: interlock run 'with space.md' -p greeting=Hello\n"
+@pytest.mark.parametrize(
+    ("name", "spelled"),
+    [
+        ("with space.md", "'with space.md'"),
+        ("-w.md", "./-w.md"),
+        ("-it's.md", """'./-it'"'"'s.md'"""),
+        ("--/w.md", "./--/w.md"),
+    ],
+)
+def test_a_command_with_a_path_in_it_can_be_pasted(
+    name: str, spelled: str, tmp_path: Path, interlock: Interlock
+) -> None:
+    written = interlock("new", "--", name, cwd=tmp_path)
+    assert written.stdout == f"wrote {name}\nnext: interlock run {spelled} -p greeting=Hello\n"
     _, _, line = written.stdout.partition("next: interlock ")
     assert interlock(*shlex.split(line), cwd=tmp_path).returncode == 0
 

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -20,7 +21,8 @@ from interlock.driver.load import restore
 from interlock.driver.loop import Loop, Observer, Stop
 from interlock.driver.lost_time import with_lost
 from interlock.driver.trees import Lost, lost_notices
-from interlock.errors import DispatchRefusedError, InterlockError, StoreError, UsageError
+from interlock.driver.typed import typed_from_here
+from interlock.errors import InterlockError, StartAnewError, StoreError, UsageError
 from interlock.model import events as ev
 from interlock.model.events import Process
 from interlock.model.plan import Plan
@@ -36,6 +38,8 @@ _WITH_THE_WHOLE: Final = {"run": "go on with the whole", "resume": "reopen the w
 class World(msgspec.Struct, frozen=True, kw_only=True):
     """What the host gives a driver; the composition root fills it in."""
 
+    root: Path
+    """The project's, which paths of workflows are relative to."""
     store: Store
     clock: Clock
     host: Host
@@ -81,6 +85,11 @@ def drive(
         if not settle_only:
             # a file that is run again starts a new run
             error.hint += f"; then go on: interlock run {run_id}" if error.hint else f"go on: interlock run {run_id}"
+        raise
+    except StartAnewError as error:
+        # of a child run too it is the whole that is started, and the project may be elsewhere than it was
+        anew = f"start anew: interlock run {typed_from_here(world.root / world.store.run(run_id).workflow)}"
+        error.hint += f", or {anew}" if error.hint else anew
         raise
     finally:
         with contextlib.suppress(InterlockError):
@@ -152,7 +161,7 @@ class Reviver:
         self._dead = dead
 
     def read(self, run_id: str) -> tuple[Plan, Loaded]:
-        """Read a run. Raises StoreError, PlanError and DispatchRefusedError."""
+        """Read a run. Raises StoreError, PlanError and StartAnewError."""
         self._world.store.take_spool(run_id)
         loaded = self._world.store.load(run_id)
         plan = thaw(loaded.plan_json, loaded.run.plan_hash, run_id)
@@ -212,8 +221,4 @@ def check_params(plan: Plan, params_json: bytes, run_id: str) -> None:
     declared = {param.name for param in plan.params}
     required = {param.name for param in plan.params if param.required}
     if not given <= declared or not required <= given:
-        raise DispatchRefusedError(
-            "params-mismatch",
-            f"the parameters stored for run {run_id} do not fit its plan",
-            f"start anew: interlock run {plan.source}",
-        )
+        raise StartAnewError("params-mismatch", f"the parameters stored for run {run_id} do not fit its plan")

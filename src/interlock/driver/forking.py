@@ -7,7 +7,6 @@ run completed or skipped it; an external effect that may have taken place is ans
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +25,7 @@ from interlock.driver.family import Opening
 from interlock.driver.load import restore
 from interlock.driver.params import NO_PARAMS, ParamsInput, explaining_recorded, read_params
 from interlock.driver.trees import gone_commits, with_uncommitted
-from interlock.errors import InterlockError, StoreError, UsageError
+from interlock.errors import StartAnewError, StoreError, UsageError
 from interlock.model import events as ev
 from interlock.model.plan import Child, Plan
 from interlock.model.reuse import Reuse
@@ -164,11 +163,7 @@ def fork_openings(store: Store, snap: Snapshot, row: RunRow | NewRun, source: st
 
 def _without(snap: Snapshot, row: RunRow | NewRun, old: str) -> Opening:
     if any(step.state is StepState.PENDING for step in snap.steps[: row.fork_step]):
-        raise InterlockError(
-            "fork-source-gone",
-            f"run {row.id} takes steps from run {old}, which is gone",
-            f"start anew: interlock run {shlex.quote(row.workflow)}",
-        )
+        raise StartAnewError("fork-source-gone", f"run {row.id} takes steps from run {old}, which is gone")
     code, text = f"fork:{old}", f"run {old}, from which this one was made, is gone: nothing more is taken over"
     told = code in snap.noticed
     return lambda _snap, now: [] if told else [ev.Notice(at=now.at, code=code, text=text)]

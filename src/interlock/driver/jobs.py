@@ -6,7 +6,6 @@ frozen in, and a Python module's file must have the frozen hash.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from interlock.dispatch.base import EngineCall, Job, Request
 from interlock.dispatch.env.redact import PatternRedactor
 from interlock.driver.project import project_id_in
 from interlock.driver.trees import TreeBook
-from interlock.errors import DispatchRefusedError
+from interlock.errors import StartAnewError
 from interlock.model import canon
 from interlock.model.events import Process
 from interlock.model.plan import Child, Command, Engine, Plan, Prompt, PythonFunction, Target, Work
@@ -53,7 +52,7 @@ class JobBook:
         self._hide: Callable[[bytes], bytes] = PatternRedactor(secrets).json if secrets else bytes
 
     def job(self, step: Step, unit: Unit) -> Job:
-        """Return the job of a unit. Raises ModuleChangedError, DispatchRefusedError, UnresolvedError."""
+        """Return the job of a unit. Raises ModuleChangedError, StartAnewError, UnresolvedError."""
         key = (step.index, unit.kind, unit.round, unit.loop)
         found = self._jobs.get(key)
         if found is not None:
@@ -189,19 +188,19 @@ class JobBook:
         project = self._plan.project
         root = Path(project.root)
         if not root.is_dir() or str(root.resolve()) != project.root:
-            raise DispatchRefusedError(
+            raise StartAnewError(
                 "directory-changed",
                 f"run {self._snap.run.id} was frozen in {project.root}, which is gone or leads elsewhere now",
-                f"put the directory back, or start anew: interlock run {shlex.quote(self._plan.source)}",
+                "put the directory back",
             )
         stat = root.stat()
         if (stat.st_dev, stat.st_ino) != (project.device, project.inode):
             if project_id_in(root) != project.id:
-                raise DispatchRefusedError(
+                raise StartAnewError(
                     "directory-changed",
                     f"run {self._snap.run.id} was frozen in another directory of the name {project.root}: "
                     "the project's id is not the same",
-                    f"put the directory back, or start anew: interlock run {shlex.quote(self._plan.source)}",
+                    "put the directory back",
                 )
             self._notices.append(f"{project.root} is another directory of the same name (device or inode changed)")
 

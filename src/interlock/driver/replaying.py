@@ -68,6 +68,7 @@ class _Player:
         self._said: set[str] = set()
         self._executor = ReplayExecutor(recording, self._clock, self._tally)
         self._world = World(
+            root=Path(plan.project.root),
             store=store,
             clock=self._clock,
             host=host,

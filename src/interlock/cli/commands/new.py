@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 
 import click
@@ -10,6 +9,7 @@ import click
 from interlock.cli.called import spelled
 from interlock.cli.options import example
 from interlock.cli.output import say
+from interlock.driver.typed import typed
 from interlock.errors import UsageError
 
 _STARTER = Path(__file__).with_name("starter.md")
@@ -31,4 +31,4 @@ def command(path: Path) -> None:
             file.write(_STARTER.read_text(encoding="utf-8"))
     except FileExistsError as error:
         raise UsageError("file-exists", f"{path} exists", "give another name: interlock new FILE") from error
-    say(f"wrote {path}\n{spelled(f'next: interlock run {shlex.quote(str(path))}')} -p greeting=Hello")
+    say(f"wrote {path}\n{spelled(f'next: interlock run {typed(path)}')} -p greeting=Hello")
