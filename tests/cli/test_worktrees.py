@@ -16,6 +16,7 @@ from interlock.dispatch.git.snapshot import snapshot_commit
 from interlock.dispatch.git.trees import Trees
 
 Interlock = Callable[..., "subprocess.CompletedProcess[str]"]
+VERBS = ("list", "diff", "apply", "drop")
 RUN = "01JRUN"
 
 
@@ -68,6 +69,25 @@ def changed(number: int, text: str) -> str:
 def kept_now(interlock: Interlock, project: Path) -> list[dict[str, object]]:
     found: list[dict[str, object]] = json.loads(interlock("worktrees", "list", "--json", cwd=project).stdout)
     return found
+
+
+def test_whatever_is_told_of_a_worktree_as_json_is_told_in_one_form(
+    project: Path, trees: Trees, interlock: Interlock
+) -> None:
+    leave(project, trees, "fix-1", {"a.txt": changed(1, "mended")})
+    told = {
+        verb: json.loads(interlock("worktrees", verb, RUN, "fix-1", "--json", cwd=project).stdout) for verb in VERBS
+    }
+    first = {verb: found[0] if isinstance(found, list) else found for verb, found in told.items()}
+    alike = set(first["drop"])
+    assert {"schema", "run", "unit", "attempt", "commit", "path"} <= alike
+    assert {verb: set(found) - alike for verb, found in first.items()} == {
+        "list": {"id", "index", "item"},
+        "diff": {"patch"},
+        "apply": {"applied"},
+        "drop": set(),
+    }
+    assert {found["schema"] for found in first.values()} == {1}
 
 
 def test_a_folder_that_is_gone_is_not_shown_as_one(project: Path, trees: Trees, interlock: Interlock) -> None:

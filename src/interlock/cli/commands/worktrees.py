@@ -70,7 +70,9 @@ def diff(session: Session, run: str | None, unit: str | None, *, as_json: bool) 
     settled = [tree for tree in trees if tree.commit is not None] if unit is None else trees
     patches = ((tree, worktrees.diff(tree)) for tree in settled)
     if as_json:
-        write_json_list({**_view(tree), "patch": patch.decode("utf-8", "replace")} for tree, patch in patches)
+        write_json_list(
+            {"schema": SCHEMA, **_view(tree), "patch": patch.decode("utf-8", "replace")} for tree, patch in patches
+        )
         return
     for tree, patch in patches:
         if len(trees) > 1:
