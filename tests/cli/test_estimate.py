@@ -204,3 +204,20 @@ def test_an_engine_that_answered_and_told_no_tokens_is_not_said_to_be_unseen(
     assert interlock("run", "flow.md", cwd=tmp_path).returncode == 0
     told = interlock("plan", "flow.md", cwd=tmp_path).stdout
     assert "note: no call of engine 'mine' has told its tokens here: 20,000 tokens a call are assumed" in told
+
+
+def test_a_cost_that_an_engine_tells_without_tokens_is_known_to_the_next_estimate(
+    tmp_path: Path, interlock: Interlock
+) -> None:
+    answer = json.dumps({"text": "yes", "usage": {"cost_usd": 0.25}})
+    (tmp_path / "interlock.toml").write_text(
+        '[engines.mine]\nkind = "agent"\nagent = "command"\noutput = "json"\n'
+        f"command = {json.dumps(['echo', answer])}\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "flow.md").write_text("---\nsteps: [{ id: a, engine: mine }]\n---\n## a\nSay yes.\n", encoding="utf-8")
+    done = interlock("run", "flow.md", cwd=tmp_path)
+    assert "  20,000 tokens (20,000 of them estimated), $0.25\n" in done.stdout
+    told = interlock("plan", "flow.md", cwd=tmp_path).stdout
+    assert "mine: 1 call, about 20,000 or more tokens, $0.25\n" in told
+    assert "costs is not known" not in told

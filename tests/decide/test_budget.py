@@ -86,6 +86,12 @@ def test_unknown_usage_is_charged_at_what_was_held_back_and_never_believed() -> 
     assert (done.snap.tokens, done.snap.usage_seen) == (20_000, {})
     done = run(plan(step("a", prompt())), Usage(cost_usd=0.25))
     assert (done.snap.tokens, done.snap.cost_usd) == (20_000, 0.25)
+    assert (done.snap.usage_seen, done.snap.cost_seen) == ({}, {"e": [0.25]})
+    unreserved = msgspec.structs.replace(
+        plan(step("a", prompt())), engines=(Engine(name="e", kind="agent", driver="x", reserve_tokens=0),)
+    )
+    done = run(unreserved, Usage(cost_usd=0.25))
+    assert (done.snap.tokens, done.snap.usage_seen, done.snap.cost_seen) == (0, {}, {"e": [0.25]})
 
 
 @pytest.mark.parametrize(("reason", "llm", "agent"), [

@@ -46,7 +46,8 @@ class Kept:
 
 def money(snap: Snapshot) -> tuple[object, ...]:
     """Return what budgets and quotas are decided by."""
-    return snap.tokens, round(snap.cost_usd, 6), snap.parked, snap.granted, snap.raised, snap.usage_seen, snap.sessions
+    seen = snap.usage_seen, snap.cost_seen
+    return snap.tokens, round(snap.cost_usd, 6), snap.parked, snap.granted, snap.raised, seen, snap.sessions
 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])

@@ -157,15 +157,16 @@ class PromptsSuite:
             ends = [
                 ev.Usage(input_tokens=number, output_tokens=9),
                 ev.Usage(input_tokens=99, output_tokens=99, estimated=True),
-                ev.Usage(cost_usd=1.0),
+                ev.Usage(input_tokens=99, cost_usd=1.0, estimated=True),
                 ev.Usage(input_tokens=8, output_tokens=8),
             ]
             for unit, usage in enumerate(ends):
                 end = b.finished(unit, usage=usage)
-                store.commit(mine, [ev.AttemptFinished(**{**_fields(end), "at": 90 + number})])
+                store.commit(mine, [ev.AttemptFinished(**{**_fields(end), "at": 90 + 10 * number + unit})])
         wanted = [
-            UsageSeen(engine="coder", model="big-1", input_tokens=number, output_tokens=9, cost_usd=None)
+            UsageSeen(engine="coder", model="big-1", input_tokens=given, output_tokens=made, cost_usd=cost)
             for number in (1, 0)
+            for given, made, cost in ((None, None, 1.0), (number, 9, None))
         ]
         assert store.usage_history(9) == wanted
         assert store.usage_history(1) == wanted[:1]

@@ -95,7 +95,9 @@ def _prompts(snap: Snapshot, loaded: Loaded) -> None:
         for level in snap.levels:
             level.reserved_tokens += attempt.reserve_tokens
     for seen in reversed(loaded.usage_seen):
-        snap.usage_seen.setdefault(seen.engine, []).append(seen.input_tokens + seen.output_tokens)
+        if seen.input_tokens is not None or seen.output_tokens is not None:
+            tokens = (seen.input_tokens or 0) + (seen.output_tokens or 0)
+            snap.usage_seen.setdefault(seen.engine, []).append(tokens)
         if seen.cost_usd is not None:
             snap.cost_seen.setdefault(seen.engine, []).append(seen.cost_usd)
 

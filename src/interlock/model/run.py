@@ -251,14 +251,17 @@ def _charge(snap: Snapshot, usage: ev.Usage, engine: str | None) -> None:
     for level in snap.levels:
         level.tokens += tokens
         level.cost_usd += usage.cost_usd or 0.0
-    if engine is not None and not usage.estimated:
+    if engine is None:
+        return
+    if not usage.estimated and (usage.input_tokens is not None or usage.output_tokens is not None):
         seen = snap.usage_seen.setdefault(engine, [])
         seen.append(tokens)
         del seen[:-_SEEN]
-        if usage.cost_usd is not None:
-            paid = snap.cost_seen.setdefault(engine, [])
-            paid.append(usage.cost_usd)
-            del paid[:-_SEEN]
+    if usage.cost_usd is not None:
+        # told, even where the tokens had to be estimated
+        paid = snap.cost_seen.setdefault(engine, [])
+        paid.append(usage.cost_usd)
+        del paid[:-_SEEN]
 
 
 def _note_failure(snap: Snapshot, step: Step, unit: Unit) -> None:

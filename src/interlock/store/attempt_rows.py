@@ -20,10 +20,10 @@ class TreeRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """What one ended attempt used, of any run of the project; `model` is the one asked for. Estimates are left out."""
+    """What one ended attempt used, of any run of the project, as far as its engine told; `model` is the one asked for."""
 
     engine: str
     model: str | None
-    input_tokens: int
-    output_tokens: int
+    input_tokens: int | None
+    output_tokens: int | None
     cost_usd: float | None

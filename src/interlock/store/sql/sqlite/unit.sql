@@ -163,8 +163,10 @@ SELECT session, CASE WHEN count(input_tokens) = count(*) THEN sum(input_tokens) 
 FROM attempt WHERE run_seq = ? AND session IS NOT NULL GROUP BY session HAVING max(estimated) = 0
 
 -- name: usage_history
--- Of all runs, the latest ends first. What was only estimated would make estimates out of estimates.
-SELECT engine, model, input_tokens, output_tokens, cost_usd FROM attempt
-WHERE engine IS NOT NULL AND ended_at IS NOT NULL AND estimated = 0
-  AND input_tokens IS NOT NULL AND output_tokens IS NOT NULL
+-- Of all runs, the latest ends first. Tokens that were only estimated would make estimates out of estimates; a cost is
+-- always told, also by engines that count no tokens.
+SELECT engine, model, CASE WHEN estimated = 0 THEN input_tokens END, CASE WHEN estimated = 0 THEN output_tokens END, cost_usd
+FROM attempt
+WHERE engine IS NOT NULL AND ended_at IS NOT NULL
+  AND (cost_usd IS NOT NULL OR estimated = 0 AND (input_tokens IS NOT NULL OR output_tokens IS NOT NULL))
 ORDER BY ended_at DESC LIMIT ?
