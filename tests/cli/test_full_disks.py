@@ -46,8 +46,16 @@ else:
         pass
 """
 SAID = {
-    "fill": ("no space left to write {}", "free some space; nothing that was recorded is lost"),
-    "limit": ("reading or writing {} failed: disk I/O error", "check the disk (full, quota, unplugged, failing)"),
+    "fill": (
+        "no space left to write {}",
+        "free some space; nothing that was recorded is lost",
+        "No space left on device",
+    ),
+    "limit": (
+        "reading or writing {} failed: disk I/O error",
+        "check the disk (full, quota, unplugged, failing)",
+        "File too large",
+    ),
 }
 
 
@@ -69,7 +77,10 @@ def begin(interlock: Interlock, folder: Path, mode: str, code: int) -> list[str]
     assert done.returncode == 1, done.stdout
     (folder / "filler").unlink(missing_ok=True)
     (run,) = json.loads(interlock("list", "--json", cwd=folder).stdout)
-    error, hint = SAID[mode]
+    error, hint, why = SAID[mode]
+    log = folder / ".interlock" / "logs" / f"{run['id']}.log"
+    lacks = f"notice: the log {log} lacks some of what was said: it could not be written: {why}"
+    assert done.stdout.splitlines()[-1] == lacks
     assert done.stderr.splitlines() == [
         f"error: {error.format(folder / '.interlock' / 'journal.db')}",
         f"hint: {hint}; then go on: interlock run {run['id']}",

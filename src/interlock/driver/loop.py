@@ -256,6 +256,9 @@ class Loop:
     def _spool(self, taken: Sequence[tuple[Member, Below]]) -> None:
         for member, part in taken:
             finished = [event for event in part.events if isinstance(event, ev.AttemptFinished)]
+            if notices := [event for event in part.events if isinstance(event, ev.Notice)]:
+                # no spool keeps them
+                self._observe(notices, member.snap)
             if not finished:
                 continue
             try:
