@@ -355,7 +355,7 @@ class App:
         lease: Lease | None = None,
         settle_only: bool = False,
     ) -> Result:
-        driven = drive(
+        snap = drive(
             self._world(),
             run_id,
             openings,
@@ -364,7 +364,7 @@ class App:
             timeout_ms=None if timeout_s is None else int(timeout_s * 1000),
             settle_only=settle_only,
         )
-        return result_of(driven.snap.run, driven.stop)
+        return result_of(snap.run)
 
     def _world(self) -> World:
         return World(

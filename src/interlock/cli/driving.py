@@ -15,20 +15,34 @@ from interlock.cli.summary import show_summary
 from interlock.dispatch.processes.open_files import raise_limit
 from interlock.driver.loop import Observer
 from interlock.driver.result import Result
+from interlock.driver.signals import stopping
 from interlock.views.values import SCHEMA
 
 
 def drive(app: App, start: Callable[[Observer], Result], *, as_json: bool) -> int:
     """Drive through `start` with progress shown, tell how it ended, and return the exit code.
 
-    The exit code is the run's own, whatever becomes of the output.
+    The exit code is the run's own, whatever becomes of the output and whoever asks to stop when it is known. What asks
+    before there is a run raises KeyboardInterrupt.
     """
     raise_limit()
-    feed = Feed(_ndjson if as_json else _for_people)
-    try:
-        result = start(feed)
-    finally:
-        feed.close()
+    ended: list[Result] = []
+
+    def asked_to_stop() -> None:
+        if not ended:
+            raise KeyboardInterrupt
+
+    with stopping(asked_to_stop):
+        feed = Feed(_ndjson if as_json else _for_people)
+        try:
+            ended.append(start(feed))
+        finally:
+            feed.close()
+        _tell(app, ended[0], as_json=as_json)
+    return ended[0].exit_code
+
+
+def _tell(app: App, result: Result, *, as_json: bool) -> None:
     try:
         if as_json:
             _write(_encode(_last_line(app, result)))
@@ -38,7 +52,6 @@ def drive(app: App, start: Callable[[Observer], Result], *, as_json: bool) -> in
                 sys.stdout.flush()
     except OSError as error:
         _give_up_output(error, result.run_id)
-    return result.exit_code
 
 
 def _give_up_output(error: OSError, run_id: str) -> None:

@@ -18,7 +18,7 @@ from interlock.driver.executor import Executor
 from interlock.driver.family import Instead, Opening, Revived, taken_from
 from interlock.driver.lease import Host, acquire, held_error, renewed
 from interlock.driver.load import restore
-from interlock.driver.loop import Loop, Observer, Stop
+from interlock.driver.loop import Loop, Observer
 from interlock.driver.lost_time import with_lost
 from interlock.driver.trees import Lost, lost_notices
 from interlock.driver.typed import typed_from_here
@@ -49,19 +49,12 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     settle_lost: Callable[[Plan, str, Sequence[TreeRow]], Lost]
     """Settles the worktrees that dead drivers left."""
     map_concurrency: int
-    guard: Callable[[Loop], AbstractContextManager[None]]
-    """Lets signals reach the loop while it drives."""
+    guard: Callable[[], AbstractContextManager[Callable[[Loop], None]]]
+    """Holds back what asks to stop, from before the lease is taken until it is released; what it gives hands it to the loop."""
     examine: bool = True
     """Look at the project's directory and modules before something is dispatched; a replay dispatches nothing."""
     instead: Instead | None = None
     """Answers for units without their child runs; only a replay does."""
-
-
-class Driven(msgspec.Struct, frozen=True):
-    """How a drive ended."""
-
-    snap: Snapshot
-    stop: Stop | None
 
 
 def drive(
@@ -73,16 +66,35 @@ def drive(
     lease: Lease | None = None,
     timeout_ms: int | None = None,
     settle_only: bool = False,
-) -> Driven:
-    """Take the lease (unless given) and drive the run. Raises InterlockError; the lease is released on every path."""
+) -> Snapshot:
+    """Take the lease (unless given), drive the run and return it. Raises InterlockError; the lease is released on every path.
+
+    Raises KeyboardInterrupt when it is asked to stop twice before it has begun.
+    """
+    with world.guard() as attach:
+        order = _Order(openings, observe, timeout_ms, settle_only, attach)
+        return _held(world, run_id, order, lease)
+
+
+class _Order(msgspec.Struct, frozen=True):
+    """What `drive` is to do, and how."""
+
+    openings: Sequence[Opening]
+    observe: Observer
+    timeout_ms: int | None
+    settle_only: bool
+    attach: Callable[[Loop], None]
+
+
+def _held(world: World, run_id: str, order: _Order, lease: Lease | None) -> Snapshot:
     dead: Lease | None = None
     if lease is None:
         lease, dead = _acquired(world, run_id)
     held = [lease]
     try:
-        return _drive(world, held, dead, openings, observe, timeout_ms, settle_only=settle_only)
+        return _drive(world, held, dead, order)
     except StoreError as error:
-        if not settle_only:
+        if not order.settle_only:
             # a file that is run again starts a new run
             error.hint += f"; then go on: interlock run {run_id}" if error.hint else f"go on: interlock run {run_id}"
         raise
@@ -111,21 +123,12 @@ def refuse_child(row: RunRow, verb: str = "run") -> None:
         )
 
 
-def _drive(
-    world: World,
-    held: list[Lease],
-    dead: Lease | None,
-    openings: Sequence[Opening],
-    observe: Observer,
-    timeout_ms: int | None,
-    *,
-    settle_only: bool,
-) -> Driven:
+def _drive(world: World, held: list[Lease], dead: Lease | None, order: _Order) -> Snapshot:
     lease = held[0]
     reviver = Reviver(world, held, dead)
     plan, loaded = reviver.read(lease.run_id)
     with _closing(world.executor(plan, lease)) as executor:
-        if not settle_only:
+        if not order.settle_only:
             # before what takes its time: ending what others left, and reading a long run
             executor.prepare(plan, {plan.steps[row.step].id for row in loaded.steps if row.state in STEP_ENDED})
         revived = reviver.bring(plan, loaded, None)
@@ -136,20 +139,20 @@ def _drive(
             store=world.store,
             executor=executor,
             clock=world.clock,
-            observe=observe,
+            observe=order.observe,
             map_concurrency=world.map_concurrency,
-            timeout_ms=timeout_ms,
+            timeout_ms=order.timeout_ms,
             revive=reviver.revive,
             forked_from=revived.forked_from,
             examine=world.examine,
             instead=world.instead,
         )
-        with world.guard(loop):
-            loop.drive(openings, first=revived.openings, settle_only=settle_only)
+        order.attach(loop)
+        loop.drive(order.openings, first=revived.openings, settle_only=order.settle_only)
         held[0] = loop.lease
     if loop.error is not None:
         raise loop.error
-    return Driven(snap, loop.stop)
+    return snap
 
 
 class Reviver:

@@ -119,13 +119,12 @@ class Loop:
             self._commit([])
             return
         while True:
+            self._look_around()
             requests = self._plan_turn()
             self._commit(requests)
             if self._over():
                 return
-            reports = self._executor.wait(self._wait_s())
-            self._record(reports)
-            self._look_around()
+            self._record(self._executor.wait(self._wait_s()))
 
     def _record(self, reports: Sequence[Report]) -> None:
         # who took over during a pause may have ended what was ours, or taken its place away: that is no end of its own

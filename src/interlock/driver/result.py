@@ -6,7 +6,6 @@ from typing import Final
 
 import msgspec
 
-from interlock.driver.loop import Stop
 from interlock.errors import LeaseHeldError
 from interlock.model.run import RunInfo
 from interlock.model.states import RunState
@@ -33,13 +32,13 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-def result_of(run: RunInfo, stop: Stop | None = None) -> Result:
-    """Sum up a run's row (and why its driver stopped, if it was stopped)."""
+def result_of(run: RunInfo) -> Result:
+    """Sum up a run's row."""
     return Result(
         run_id=run.id,
         state=run.state,
         outcome=run.outcome,
-        exit_code=INTERRUPTED if stop is Stop.INTERRUPT else exit_code(run),
+        exit_code=exit_code(run),
         reason=run.reason,
         detail=run.detail,
     )

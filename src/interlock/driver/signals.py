@@ -1,4 +1,4 @@
-"""Signals that ask a driver to stop, handed to its loop while it drives and to whoever waits in between."""
+"""Signals that ask a driver to stop, handed to its loop once there is one, and to whoever waits in between."""
 
 from __future__ import annotations
 
@@ -13,9 +13,37 @@ from interlock.driver.loop import Loop
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP)
 
 
-def interrupting(loop: Loop) -> contextlib.AbstractContextManager[None]:
-    """Let what asks a driver to stop interrupt `loop`."""
-    return stopping(loop.interrupt)
+class _Interrupts:
+    """Hands on what asked to stop; what comes before the loop is there waits for it."""
+
+    def __init__(self) -> None:
+        self._loop: Loop | None = None
+        self._early = 0
+
+    def __call__(self) -> None:
+        if self._loop is not None:
+            self._loop.interrupt()
+            return
+        self._early += 1
+        if self._early > 1:
+            # nothing runs yet that could be ended gently
+            raise KeyboardInterrupt
+
+    def attach(self, loop: Loop) -> None:
+        self._loop = loop
+        for _ in range(self._early):
+            loop.interrupt()
+
+
+@contextlib.contextmanager
+def interrupting() -> Iterator[Callable[[Loop], None]]:
+    """Let what asks a driver to stop reach the loop that is given to the function, also what came before.
+
+    Before there is a loop a second signal raises KeyboardInterrupt.
+    """
+    interrupts = _Interrupts()
+    with stopping(interrupts):
+        yield interrupts.attach
 
 
 @contextlib.contextmanager

@@ -1,0 +1,147 @@
+"""Signals that come while a driver is not at work: before it has a run, while it reads one, when all is done."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.waiting import until
+
+Interlock = Callable[..., "subprocess.CompletedProcess[str]"]
+Start = Callable[[str, str], "subprocess.Popen[str]"]
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP]
+PAUSING = """
+import time
+from pathlib import Path
+import {module} as module
+
+whole = module.{name}
+
+def paused(*given, **named):
+    Path("here").touch()
+    while not Path("go").exists():
+        time.sleep(0.01)
+    return whole(*given, **named)
+
+module.{name} = paused
+from interlock.cli.entry import main
+main()
+"""
+READING = "interlock.driver.drive.restore"
+COMPILING = "interlock.driver.compiling.require_plan"
+TELLING = "interlock.cli.driving.show_summary"
+
+
+@pytest.fixture
+def paused(tmp_path: Path) -> Iterator[Start]:
+    """Starts `interlock run TARGET`, and returns when it is at a place where it waits for a file `go`."""
+    started: list[subprocess.Popen[str]] = []
+    (tmp_path / "flow.md").write_text("---\nsteps:\n  - { id: a, run: 'echo did >> did' }\n---\n", encoding="utf-8")
+
+    def start(place: str, target: str) -> subprocess.Popen[str]:
+        module, _, name = place.rpartition(".")
+        (tmp_path / "here").unlink(missing_ok=True)
+        process = subprocess.Popen(
+            [sys.executable, "-c", PAUSING.format(module=module, name=name), "run", target],
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        until((tmp_path / "here").exists)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    said, _ = process.communicate(timeout=30)
+    return process.returncode, said
+
+
+def run_of(interlock: Interlock, folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(interlock("status", "last", "--json", cwd=folder).stdout)["run"]
+    return found
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_while_a_run_is_read_ends_it_before_anything_begins_and_frees_it(
+    paused: Start, interlock: Interlock, tmp_path: Path, number: signal.Signals
+) -> None:
+    process = paused(READING, "flow.md")
+    process.send_signal(number)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.3)
+    (tmp_path / "go").touch()
+    code, said = ended(process)
+    run = run_of(interlock, tmp_path)
+    assert (code, run["state"], run["lease"]["released"]) == (130, "active", True)
+    assert f"next: interlock run {run['id']}" in said
+    assert not (tmp_path / "did").exists()
+    assert interlock("run", "last", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "did").read_text(encoding="utf-8") == "did\n"
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_second_signal_does_not_wait_until_the_run_is_read(
+    paused: Start, interlock: Interlock, tmp_path: Path, number: signal.Signals
+) -> None:
+    process = paused(READING, "flow.md")
+    process.send_signal(number)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.3)
+    process.send_signal(number)
+    code, said = ended(process)
+    assert (code, said.strip()) == (130, "")
+    assert run_of(interlock, tmp_path)["lease"]["released"]
+    assert interlock("run", "last", cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_before_there_is_a_run_ends_the_program_and_leaves_none(
+    paused: Start, interlock: Interlock, tmp_path: Path, number: signal.Signals
+) -> None:
+    process = paused(COMPILING, "flow.md")
+    process.send_signal(number)
+    code, said = ended(process)
+    assert (code, said.strip()) == (130, "")
+    assert json.loads(interlock("list", "--json", cwd=tmp_path).stdout) == []
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_when_all_is_done_takes_neither_the_summary_nor_the_exit_code(
+    paused: Start, tmp_path: Path, number: signal.Signals
+) -> None:
+    process = paused(TELLING, "flow.md")
+    process.send_signal(number)
+    process.send_signal(number)
+    (tmp_path / "go").touch()
+    code, said = ended(process)
+    assert code == 0
+    assert "\n  1 unit: 1 completed\n" in said
+
+
+def test_a_run_that_has_ended_keeps_its_exit_code_when_a_signal_comes_while_it_is_read(
+    paused: Start, interlock: Interlock, tmp_path: Path
+) -> None:
+    (tmp_path / "go").touch()
+    assert ended(paused(READING, "flow.md"))[0] == 0
+    (tmp_path / "go").unlink()
+    process = paused(READING, "last")
+    process.send_signal(signal.SIGTERM)
+    (tmp_path / "go").touch()
+    code, said = ended(process)
+    assert (code, " completed after " in said) == (0, True)
+    assert run_of(interlock, tmp_path)["lease"]["released"]
