@@ -44,6 +44,8 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
     layer: Layer = {}
     target: RunDecl | UsesDecl | None = None
+    has_target: bool = False
+    """Whether it says one, be it one that can't be read."""
     output: Node | None = None
     bindings: Node | None = None
     """Its `with`."""
@@ -53,7 +55,7 @@ def read_unit(source: Source, node: Node, what: str) -> Unit:
     """Read a `unit:` bag; an unreadable one is empty."""
     written = f.mapping(source, node, what)
     if written is UNSET:
-        return Unit()
+        return Unit(layer=settings.unreadable(node.place), has_target=True)
     fields = f.Fields(source, written, what, UNIT_KEYS)
     layer = {**read_llm(fields), **settings.read_layer(fields)}
     target = _exec(fields, layer)
@@ -63,6 +65,7 @@ def read_unit(source: Source, node: Node, what: str) -> Unit:
     return Unit(
         layer=layer,
         target=target or (None if child is UNSET else child),
+        has_target="exec" in fields or "workflow" in fields,
         output=fields.node("output"),
         bindings=fields.node("with"),
     )

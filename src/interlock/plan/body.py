@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from interlock.model.workflow import Place
-from interlock.plan.diagnose import Source, shown, suggest
+from interlock.plan.diagnose import Source, nearest, shown, suggest
 from interlock.plan.document import Document
 
 MAX_PROSE_BYTES: Final = 262_144
@@ -29,6 +29,8 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     rubric: str | None = None
     rubric_place: Place | None = None
+    near_gates: tuple[tuple[str, Place], ...] = ()
+    """Titles that are nearly `gate`: of prose perhaps, and perhaps meant to start a rubric."""
 
 
 class _Heading(msgspec.Struct, frozen=True):
@@ -41,35 +43,47 @@ class _Heading(msgspec.Struct, frozen=True):
     """Index of the line after it."""
 
 
-def read_sections(document: Document, step_ids: Sequence[str]) -> dict[str, Section]:
-    """Return the sections of `document` by step id, reporting headings that name no step."""
+def read_sections(document: Document, step_ids: Sequence[str], *, nameless: bool = False) -> dict[str, Section]:
+    """Return the sections of `document` by step id, reporting headings that name no step.
+
+    One whose heading nearly names a step is that step's where it has no other. With `nameless`, some step has no id
+    that could be read: a section that is nobody's may be its.
+    """
     lines = document.body.split("\n")
     headings = _headings(document, lines)
     starts = [index for index, heading in enumerate(headings) if heading.level == _STEP_LEVEL]
     _report_stray_gates(document.source, headings[: starts[0]] if starts else headings)
     found: dict[str, Section] = {}
+    guessed: dict[str, Section] = {}
     for index, following in itertools.pairwise([*starts, len(headings)]):
         start = headings[index]
         end = headings[following].first if following < len(headings) else len(lines)
         inner = [heading for heading in headings[index + 1 : following] if heading.level == _GATE_LEVEL]
         section = _section(document.source, lines, start, inner, end)
-        if _belongs(document.source, start, step_ids, found):
+        if start.title not in step_ids:
+            meant = nearest(start.title, step_ids)
+            guessed.setdefault(meant, section)
+            if meant or not nameless:
+                _report_unknown(document.source, start, step_ids)
+        elif _is_first(document.source, start, found):
             found[start.title] = section
-    return found
+    guessed.pop("", None)
+    return guessed | found
 
 
-def _belongs(source: Source, start: _Heading, step_ids: Sequence[str], found: dict[str, Section]) -> bool:
+def _is_first(source: Source, start: _Heading, found: dict[str, Section]) -> bool:
     if start.title in found:
         message = f"a second section '## {shown(start.title)}'"
         source.error(
             start.place, "duplicate-section", message, f"the first stands on line {found[start.title].place.line}"
         )
         return False
-    if start.title not in step_ids:
-        hint = suggest(start.title, step_ids) or "add a step of that id, or use '###' for a part of a section"
-        source.error(start.place, "unknown-section", f"the section '## {shown(start.title)}' belongs to no step", hint)
-        return False
     return True
+
+
+def _report_unknown(source: Source, start: _Heading, step_ids: Sequence[str]) -> None:
+    hint = suggest(start.title, step_ids) or "add a step of that id, or use '###' for a part of a section"
+    source.error(start.place, "unknown-section", f"the section '## {shown(start.title)}' belongs to no step", hint)
 
 
 def _headings(document: Document, lines: list[str]) -> list[_Heading]:
@@ -94,14 +108,12 @@ def _headings(document: Document, lines: list[str]) -> list[_Heading]:
 
 def _section(source: Source, lines: list[str], start: _Heading, inner: list[_Heading], end: int) -> Section:
     gates = [heading for heading in inner if heading.title == "gate"]
-    for heading in inner:
-        if heading.title != "gate" and heading.title.casefold() == "gate":
-            hint = "write it '### gate'"
-            source.warning(heading.place, "not-a-gate", f"'### {heading.title}' starts no rubric", hint)
+    near = tuple((h.title, h.place) for h in inner if h.title != "gate" and h.title.casefold() == "gate")
     for extra in gates[1:]:
         source.error(extra.place, "duplicate-gate", "a second '### gate' in one section", "keep one rubric a step")
     if not gates:
-        return _checked(source, Section(id=start.title, place=start.place, text=_text(lines, start.end, end)))
+        text = _text(lines, start.end, end)
+        return _checked(source, Section(id=start.title, place=start.place, text=text, near_gates=near))
     rubric = _text(lines, gates[0].end, end)
     if not rubric.strip():
         source.warning(gates[0].place, "empty-rubric", "the rubric is empty, so nothing is judged")
@@ -111,6 +123,7 @@ def _section(source: Source, lines: list[str], start: _Heading, inner: list[_Hea
         text=_text(lines, start.end, gates[0].first),
         rubric=rubric if rubric.strip() else None,
         rubric_place=gates[0].place,
+        near_gates=near,
     )
     return _checked(source, section)
 

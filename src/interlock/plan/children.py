@@ -19,7 +19,7 @@ from interlock.model import canon
 from interlock.model.plan import Binding, Child, Hole, Param, Plan, Project, Reference
 from interlock.model.workflow import Place, StepDecl, UsesDecl, Workflow
 from interlock.plan.compile import compile_workflow
-from interlock.plan.diagnose import Source, shown, suggest
+from interlock.plan.diagnose import Source, nearest, shown, suggest
 from interlock.plan.schema_check import compiled
 from interlock.plan.sources import Missing, Sources, WorkflowFile
 
@@ -163,8 +163,10 @@ def _check_with(decl: StepDecl, uses: UsesDecl, params: tuple[Param, ...], sourc
             source.error(place, "unknown-param", message, hint)
         elif not _refers(value):
             _check_literal(declared[name], value, place, source)
+    # one that is only misspelled is not missing
+    misspelled = {nearest(name, declared) for name in decl.with_ if name not in declared}
     for param in params:
-        if param.required and param.name not in decl.with_:
+        if param.required and param.name not in decl.with_ and param.name not in misspelled:
             message = f"'{shown(uses.text)}' requires the param '{param.name}'"
             place = decl.places.get("with", uses.place)
             source.error(place, "missing-param", message, f"add '{param.name}' to 'with'")

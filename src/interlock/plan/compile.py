@@ -24,7 +24,7 @@ from interlock.plan.diagnose import Source
 from interlock.plan.document import Document
 from interlock.plan.graph import Graph
 from interlock.plan.paramdecl import read_params
-from interlock.plan.steps import Draft, Given, read_id, read_step
+from interlock.plan.steps import Draft, Given, Start, read_start, read_step
 from interlock.plan.yaml import Mapping, Node, compose
 
 KEYS: Final = ("params", "defaults", "budget", "steps")
@@ -73,9 +73,10 @@ def _compile(written: Document) -> tuple[Workflow | None, tuple[Param, ...] | No
     params = () if read is UNSET else read
     # where none are written, what is wrong beside them may be how they are spelled
     sound = source.errors == before and (read is not UNSET or not source.failed)
-    drafts = _read_steps(written, fields)
-    graph = Graph(source, drafts)
-    graph.check_links(params if sound else None)
+    are_known = sound or isinstance(fields.node("params"), Mapping)
+    drafts, nameless = _read_steps(written, fields)
+    graph = Graph(source, drafts, nameless=nameless)
+    graph.check_links(params if are_known else None)
     workflow = _workflow(written, fields, params, graph)
     return workflow, params if sound and (read is not UNSET or not source.failed) else None
 
@@ -98,7 +99,8 @@ def _workflow(written: Document, fields: f.Fields, params: tuple[Param, ...], gr
     )
 
 
-def _read_steps(written: Document, fields: f.Fields) -> list[Draft]:
+def _read_steps(written: Document, fields: f.Fields) -> tuple[list[Draft], bool]:
+    """Return the steps, and whether there is one without an id that could be read."""
     source = written.source
     before = source.errors
     defaults = fields.read("defaults", _read_defaults)
@@ -111,28 +113,38 @@ def _read_steps(written: Document, fields: f.Fields) -> list[Draft]:
     if len(items) > MAX_STEPS:
         message = f"{len(items)} steps; a workflow may have at most {MAX_STEPS}"
         source.error(fields.place_of("steps"), "too-many-steps", message, "fan out with 'map', or use a child workflow")
-        return []
-    named = [(item, read_id(source, item)) for item in items]
-    sections = read_sections(written, [name[0] for _, name in named if name is not None])
+        return [], True
+    starts = [read_start(source, item) for item in items]
+    named = [start for start in starts if start is not None and start.id]
+    nameless = listed is UNSET or len(named) < len(items)
+    sections = read_sections(written, [start.id for start in named], nameless=nameless)
     given = Given(source=source, defaults={} if defaults is UNSET else defaults, sections=sections)
+    return _drafts(given, starts, sound=sound), nameless
+
+
+def _drafts(given: Given, starts: Sequence[Start | None], *, sound: bool) -> list[Draft]:
+    """Read the steps, those without an id for their own faults alone; `sound` tells whether their defaults are."""
+    source = given.source
     drafts: dict[str, Draft] = {}
-    for item, name in named:
-        if name is None or not isinstance(item, Mapping):
+    for start in starts:
+        if start is None:
             continue
-        if name[0] in drafts:
-            first = drafts[name[0]].place.line
-            source.error(name[1], "duplicate-step", f"a second step '{name[0]}'", f"the first stands on line {first}")
+        if start.id in drafts:
+            first = drafts[start.id].place.line
+            message = f"a second step '{start.id}'"
+            source.error(start.place, "duplicate-step", message, f"the first stands on line {first}")
         before = source.errors
-        draft = read_step(given, item, name)
-        draft.sound = sound and source.errors == before
-        drafts.setdefault(draft.id, draft)
+        draft = read_step(given, start)
+        draft.sound = sound and start.sound and source.errors == before
+        if start.id:
+            drafts.setdefault(start.id, draft)
     return list(drafts.values())
 
 
 def _read_defaults(source: Source, node: Node, what: str) -> s.Layer:
     written = f.mapping(source, node, what)
     if written is UNSET:
-        return {}
+        return s.unreadable(node.place)
     fields = f.Fields(source, written, what, DEFAULTS_KEYS)
     return {**akm.read_llm(fields), **s.read_layer(fields)}
 

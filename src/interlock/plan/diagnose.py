@@ -20,6 +20,7 @@ _SHOWN_WIDTH: Final = 100
 _SHOWN_BEFORE: Final = 60
 _LONGEST_WORD: Final = 64
 _MOST_OPTIONS: Final = 24
+_SHORTEST_KNOWN_BY_REST: Final = 2
 
 
 class Source:
@@ -30,9 +31,12 @@ class Source:
         self.lines = tuple(lines)
         self._found: set[Diagnostic] = set()
         self._notes: list[tuple[Place, str]] = []
+        self.errors = 0
+        """How many errors were recorded so far, repeats counted: one that an alias brings twice is one of both."""
 
     def error(self, place: Place, code: str, message: str, hint: str = "") -> None:
         """Record an error at `place`."""
+        self.errors += 1
         self._add("error", place, code, message, hint)
 
     def warning(self, place: Place, code: str, message: str, hint: str = "") -> None:
@@ -46,12 +50,7 @@ class Source:
     @property
     def failed(self) -> bool:
         """Whether any error was recorded."""
-        return any(found.severity == "error" for found in self._found)
-
-    @property
-    def errors(self) -> int:
-        """How many errors there are so far."""
-        return sum(found.severity == "error" for found in self._found)
+        return self.errors > 0
 
     @property
     def count(self) -> int:
@@ -83,16 +82,36 @@ class Source:
         )
 
 
-def did_you_mean(word: str, options: Iterable[str]) -> str:
-    """Return `did you mean 'x'?` for the option nearest to `word`, or an empty string when none is near."""
+def nearest(word: str, options: Iterable[str]) -> str:
+    """Return the option nearest to `word`, or an empty string when none is near."""
     if len(word) > _LONGEST_WORD:
         return ""
     known = list(options)
     folded = {option.casefold(): option for option in reversed(known)}
     import difflib  # noqa: PLC0415 - only a slip needs it
 
-    near = difflib.get_close_matches(word, known, n=1) or difflib.get_close_matches(word.casefold(), folded, n=1)
-    return f"did you mean '{folded.get(near[0], near[0]) if near[0] not in known else near[0]}'?" if near else ""
+    if near := difflib.get_close_matches(word, known, n=1):
+        return near[0]
+    near = difflib.get_close_matches(word.casefold(), folded, n=1)
+    return folded[near[0]] if near else next((option for option in known if is_one_slip(word, option)), "")
+
+
+def is_one_slip(word: str, option: str) -> bool:
+    """Tell whether `word` is `option` with one letter too many, too few, or wrong, or with two of them swapped."""
+    a, b = word.casefold(), option.casefold()
+    start = next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    rest, wanted = a[start:], b[start:]
+    if rest[1:] == wanted or rest == wanted[1:]:
+        return True
+    # of two letters one is too little to know a word by
+    wrong = rest[1:] == wanted[1:] and len(b) > _SHORTEST_KNOWN_BY_REST
+    return wrong or (rest[:2] == wanted[1::-1] and rest[2:] == wanted[2:])
+
+
+def did_you_mean(word: str, options: Iterable[str]) -> str:
+    """Return `did you mean 'x'?` for the option nearest to `word`, or an empty string when none is near."""
+    near = nearest(word, options)
+    return f"did you mean '{near}'?" if near else ""
 
 
 def suggest(word: str, options: Iterable[str]) -> str:

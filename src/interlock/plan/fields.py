@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from msgspec import UNSET, UnsetType
 
 from interlock.model.workflow import Place
-from interlock.plan.diagnose import Source, shown, suggest
+from interlock.plan.diagnose import Source, is_one_slip, nearest, shown, suggest
 from interlock.plan.durations import FORMS, DurationError, parse_duration
 from interlock.plan.scalars import NumberError, describe, resolve
 from interlock.plan.yaml import Entry, Mapping, Node, Scalar
@@ -24,28 +24,42 @@ _LARGEST: Final = 2**53
 
 
 class Fields:
-    """One mapping whose keys must be among `known`; the rest is reported at once."""
+    """One mapping whose keys must be among `known`; the rest is reported at once.
+
+    A reported key stands for the known one that it nearly is, so that nothing is said to be missing which is only
+    misspelled. What it holds is read as that key's where one slip of the hand explains it, else not at all.
+    """
 
     def __init__(self, source: Source, node: Mapping, what: str, known: Sequence[str]) -> None:
         self.source = source
         self.what = what
         self.place = node.place
-        self._entries: dict[str, Entry] = {}
+        self.has_unknown = False
+        self.misspelled: dict[str, Place] = {}
+        """Where the known keys stand that are not spelled like that."""
+        self._entries = {entry.key.text: entry for entry in node.entries if entry.key.text in known}
         for entry in node.entries:
-            name = entry.key.text
-            if name in known:
-                self._entries[name] = entry
-            else:
-                source.error(
-                    entry.key.place, "unknown-key", f"unknown key '{shown(name)}' in {what}", suggest(name, known)
-                )
+            if entry.key.text not in known:
+                self._unknown(entry, known)
+
+    def _unknown(self, entry: Entry, known: Sequence[str]) -> None:
+        name, place = entry.key.text, entry.key.place
+        message = f"unknown key '{shown(name)}' in {self.what}"
+        self.source.error(place, "unknown-key", message, suggest(name, known))
+        self.has_unknown = True
+        meant = nearest(name, known)
+        if not meant or meant in self:
+            return
+        self.misspelled[meant] = place
+        if is_one_slip(name, meant):
+            self._entries[meant] = entry
 
     def __contains__(self, key: str) -> bool:
-        return key in self._entries
+        return key in self._entries or key in self.misspelled
 
     def keys(self) -> set[str]:
-        """Return the known keys that stand there."""
-        return set(self._entries)
+        """Return the known keys that stand there, the misspelled ones too."""
+        return {*self._entries, *self.misspelled}
 
     def node(self, key: str) -> Node | None:
         """Return the value of `key` as written."""
@@ -55,7 +69,7 @@ class Fields:
     def place_of(self, key: str) -> Place:
         """Return where `key` stands, else where the mapping starts."""
         entry = self._entries.get(key)
-        return entry.key.place if entry else self.place
+        return entry.key.place if entry else self.misspelled.get(key, self.place)
 
     def read(self, key: str, reader: Callable[[Source, Node, str], T | UnsetType]) -> T | UnsetType:
         """Return what `reader` makes of the value of `key`, UNSET when it is not there."""
@@ -64,7 +78,7 @@ class Fields:
 
     def require(self, *keys: str) -> bool:
         """Report each of `keys` that is missing."""
-        missing = [key for key in keys if key not in self._entries]
+        missing = [key for key in keys if key not in self]
         for key in missing:
             self.source.error(self.place, "missing-key", f"{self.what} needs '{key}'")
         return not missing

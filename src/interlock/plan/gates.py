@@ -6,17 +6,18 @@ loops more than once, and never a step with external effects.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 from msgspec import UNSET
 
-from interlock.model.workflow import GateDecl
+from interlock.model.workflow import GateDecl, Place
 from interlock.plan import fields as f
 from interlock.plan.body import Section
 from interlock.plan.diagnose import Source
 from interlock.plan.targets import KIND_TEXT, Kind, read_command
-from interlock.plan.yaml import Node
+from interlock.plan.yaml import Mapping, Node
 
 KEYS: Final = ("check", "judge", "judges", "approval", "max_loops", "each")
 MAX_LOOPS: Final = 100
@@ -27,7 +28,7 @@ class Gated(msgspec.Struct, frozen=True, kw_only=True):
     """What a gate must know about its step."""
 
     id: str
-    kind: Kind
+    kind: Kind | None
     is_map: bool
     has_schema: bool
     external: bool
@@ -36,6 +37,10 @@ class Gated(msgspec.Struct, frozen=True, kw_only=True):
 def read_gate(source: Source, node: Node | None, section: Section | None, step: Gated) -> GateDecl | None:
     """Return the gate of `step`, None when nothing stands there."""
     rubric = section.rubric if section else None
+    near = section.near_gates if section else ()
+    wants = isinstance(node, Mapping) and rubric is None and any(node.get(key) for key in ("judge", "judges"))
+    for title, place in () if wants else near:
+        source.warning(place, "not-a-gate", f"'### {title}' starts no rubric", "write it '### gate'")
     if node is None:
         if rubric is None or section is None or section.rubric_place is None:
             return None
@@ -45,16 +50,19 @@ def read_gate(source: Source, node: Node | None, section: Section | None, step: 
     written = f.mapping(source, node, "'gate'")
     if written is UNSET:
         return None
+    before = source.errors
     fields = f.Fields(source, written, "'gate'", KEYS)
     gate = _read(fields, rubric)
+    faulty = source.errors > before
     if step.kind == "route":
         source.error(fields.place, "gate-on-route", "a route promotes nothing that a gate could judge")
         return None
-    _check_judges(fields, gate, step)
+    _check_judges(fields, gate, step, near)
     if "each" in fields and gate.each and not step.is_map:
         source.error(fields.place_of("each"), "each-without-map", "'each' gates a map's items; this step has no map")
     gate = _bounded(fields, gate, step)
-    return gate if _holds(fields, gate, step) else None
+    # what is at fault may be what it should hold
+    return gate if faulty or _holds(fields, gate, step) else None
 
 
 def _read(fields: f.Fields, rubric: str | None) -> GateDecl:
@@ -74,11 +82,13 @@ def _read(fields: f.Fields, rubric: str | None) -> GateDecl:
     )
 
 
-def _check_judges(fields: f.Fields, gate: GateDecl, step: Gated) -> None:
+def _check_judges(fields: f.Fields, gate: GateDecl, step: Gated, near: Sequence[tuple[str, Place]]) -> None:
     for key in ("judge", "judges"):
         if key in fields and gate.rubric is None:
             message = f"'{key}' has no rubric to judge by"
             hint = f"write it below '### gate' in the section '## {step.id}'"
+            for title, place in near[:1]:
+                hint = f"write '### {title}' on line {place.line} as '### gate'"
             fields.source.error(fields.place_of(key), "judge-without-rubric", message, hint)
             return
 
@@ -92,7 +102,7 @@ def _bounded(fields: f.Fields, gate: GateDecl, step: Gated) -> GateDecl:
         message = "a step with external effects can't loop: repeating it may hurt"
         fields.source.error(place, "loop-on-external", message, "remove 'max_loops' or 'effects: external'")
         return gate
-    if step.kind == "prompt":
+    if step.kind in {"prompt", None}:
         return gate
     message = f"only a prompt can loop; the step is {KIND_TEXT[step.kind]}, so the bound is 1"
     fields.source.warning(place, "loop-without-prompt", message, "remove 'max_loops'")

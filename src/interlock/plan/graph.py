@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from interlock.model.plan import Param
-from interlock.plan.diagnose import Source, shown, suggest
+from interlock.model.workflow import Place
+from interlock.plan.diagnose import Source, nearest, shown, suggest
 from interlock.plan.links import Link
 from interlock.plan.shapes import declared_shape, report_shape
 from interlock.plan.steps import Draft, Named
@@ -18,16 +19,29 @@ from interlock.plan.steps import Draft, Named
 class Graph:
     """Who needs whom. Building it reports bad needs and routes."""
 
-    def __init__(self, source: Source, drafts: Sequence[Draft]) -> None:
+    def __init__(self, source: Source, drafts: Sequence[Draft], *, nameless: bool = False) -> None:
+        """With `nameless`, some step has no id that could be read: a name of no step may be its."""
         self.source = source
         self.drafts = drafts
+        self.nameless = nameless
         self.order = {draft.id: position for position, draft in enumerate(drafts)}
         self.routers = self._routers()
         self.needs = {draft.id: self._needs(position, draft) for position, draft in enumerate(drafts)}
-        self._before: dict[str, frozenset[str]] = {}
-        for draft in drafts:
-            direct = {*self.needs[draft.id], *self.routers[draft.id]}
-            self._before[draft.id] = frozenset(direct).union(*(self._before.get(step, frozenset()) for step in direct))
+        self._before = self._waits()
+
+    def _waits(self) -> dict[str, frozenset[str]]:
+        """Return what each step waits for, directly and through others; all that it could where it says so unreadably."""
+        found: dict[str, frozenset[str]] = {}
+        doubtful: set[str] = set()
+        for draft in self.drafts:
+            direct = {*self.needs[draft.id], *self.routers[draft.id], *doubtful}
+            if not draft.needs_known or any(need.id not in self.order for need in draft.needs or ()):
+                direct.update(found)
+            found[draft.id] = frozenset(direct).union(*(found.get(step, frozenset()) for step in direct))
+            if not draft.route_known or any(target.id not in self.order for target in draft.route_targets):
+                # any step behind it may be what it leads to
+                doubtful.add(draft.id)
+        return found
 
     def check_links(self, params: Sequence[Param] | None) -> None:
         """Report references that lead nowhere, or to what the step doesn't wait for; to params only where these are known."""
@@ -58,13 +72,14 @@ class Graph:
     def _is_known(self, named: Named, usable: Iterable[str]) -> bool:
         if named.id in self.order:
             return True
-        self.source.error(
-            named.place,
-            "unknown-step",
-            f"{named.what}: there is no step '{shown(named.id)}'",
-            suggest(named.id, usable),
-        )
+        self._report_unknown(named.id, named.what, named.place, usable)
         return False
+
+    def _report_unknown(self, step: str, what: str, place: Place, usable: Iterable[str]) -> None:
+        usable = list(usable)
+        if not self.nameless or nearest(step, usable):
+            message = f"{what}: there is no step '{shown(step)}'"
+            self.source.error(place, "unknown-step", message, suggest(step, usable))
 
     def _is_earlier(self, position: int, draft: Draft, need: Named) -> bool:
         if self.order[need.id] < position:
@@ -97,9 +112,8 @@ class Graph:
     def _check_step(self, draft: Draft, link: Link) -> None:
         name = link.ref.name
         if name not in self.order:
-            message = f"{link.what}: there is no step '{name}'"
             earlier = [other.id for other in self.drafts[: self.order[draft.id]]]
-            self.source.error(link.place, "unknown-step", message, suggest(name, earlier))
+            self._report_unknown(name, link.what, link.place, earlier)
         elif name == draft.id:
             self.source.error(
                 link.place, "self-reference", f"{link.what}: the step '{name}' has no output before it ran"

@@ -24,7 +24,7 @@ from interlock.plan.yaml import Node, Scalar
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """A value and where it was written."""
+    """A value and where it was written. It is UNSET where something is written that can't be read, so it may be any."""
 
     value: Any
     place: Place
@@ -90,19 +90,26 @@ def read_layer(fields: f.Fields) -> Layer:
     """Return the settings that stand in `fields`."""
     layer: Layer = {}
     for key, rule in _RULES.items():
-        value = fields.read(key, rule.read)
-        node = fields.node(key)
-        if value is not UNSET and node is not None:
-            layer[key] = Setting(value, node.place if isinstance(node, Scalar) else fields.place_of(key))
+        if key in fields:
+            node = fields.node(key)
+            place = node.place if isinstance(node, Scalar) else fields.place_of(key)
+            layer[key] = Setting(fields.read(key, rule.read), place)
     return layer
 
 
-def lay_over(defaults: Layer, own: tuple[Layer, ...], kind: Kind, source: Source) -> Layer:
-    """Return what holds for a target of `kind`; `own` layers are the step's, strongest first."""
-    result = {key: setting for key, setting in defaults.items() if _default_fits(key, setting, kind)}
+def unreadable(place: Place) -> Layer:
+    """Return the settings of what can't be read at `place`: any may have been meant, and none is known."""
+    return {key: Setting(UNSET, place) for key in KEYS}
+
+
+def lay_over(defaults: Layer, own: tuple[Layer, ...], kind: Kind | None, source: Source) -> Layer:
+    """Return what holds for a target of `kind`, None where that isn't known; `own` layers are the step's, strongest first."""
+    result = {key: setting for key, setting in defaults.items() if kind is None or _default_fits(key, setting, kind)}
     for layer in reversed(own):
         result.update(layer)
     for key, setting in result.items():
+        if kind is None or setting.value is UNSET:
+            continue
         if kind not in _RULES[key].fits and defaults.get(key) != setting and not _harmless(key, setting):
             _misplaced(source, key, setting, kind)
     return result

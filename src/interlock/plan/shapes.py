@@ -35,6 +35,8 @@ def declared_shape(of: Param | Draft) -> Any:  # noqa: ANN401 - any JSON Schema
     """Return the schema of a param's value or a step's artifact; `True` when nothing is known."""
     if isinstance(of, Param):
         return msgspec.json.decode(of.schema_json)
+    if not of.shape_known:
+        return True
     if of.schema is not UNSET:
         return of.schema
     single = of.item_schema if of.map is not None else UNSET

@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from interlock.model.canon import dumps
 from interlock.model.plan import Input, Reference, Route, When
-from interlock.model.workflow import GateDecl, MapDecl, Place, PromptDecl, RunDecl, TargetDecl, UsesDecl
+from interlock.model.workflow import GateDecl, MapDecl, Place, PromptDecl, TargetDecl
 from interlock.plan import akm
 from interlock.plan import fields as f
 from interlock.plan import settings as s
@@ -51,17 +51,22 @@ class Draft(msgspec.Struct, kw_only=True):
 
     id: str
     place: Place
-    kind: Kind
+    kind: Kind | None
+    """None where something is written that can't be read."""
     needs: tuple[Named, ...] | None = None
+    needs_known: bool = True
     target: TargetDecl | None = None
     layer: s.Layer = {}
     map: MapDecl | None = None
     route: Route | None = None
     route_targets: tuple[Named, ...] = ()
+    route_known: bool = True
     inputs: tuple[Input, ...] = ()
     with_: dict[str, Reference | Any] = {}
     schema: Any = UNSET
     item_schema: Any = UNSET
+    shape_known: bool = True
+    """Whether what the step promotes follows from what is read here."""
     gate: GateDecl | None = None
     links: list[Link] = []
     places: dict[str, Place] = {}
@@ -77,44 +82,55 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     sections: dict[str, Section]
 
 
-def read_id(source: Source, node: Node) -> tuple[str, Place] | None:
-    """Return the id of the step at `node`, also one that cannot be, which is reported; None where there is none."""
+class Start(msgspec.Struct, frozen=True):
+    """A step of which no more is read than its keys and its id, which is empty where there is none."""
+
+    node: Mapping
+    fields: f.Fields
+    id: str
+    place: Place
+    sound: bool
+
+
+def read_start(source: Source, node: Node) -> Start | None:
+    """Return the beginning of the step at `node`, with its id, also one that cannot be; None where there is no step."""
+    before = source.errors
     if not isinstance(node, Mapping):
         f.wrong(source, node, "a step", "a mapping", "write '- id: <name>'")
         return None
-    written = node.get("id")
-    if written is None:
-        source.error(node.place, "missing-key", "a step needs 'id'")
-        return None
-    found = f.text(source, written, "'id'")
-    if found is UNSET:
-        return None
-    if not STEP_ID.fullmatch(found):
-        hint = "start with a letter or '_', go on with letters, digits, '_' and '-'"
-        source.error(written.place, "bad-name", f"'{shown(found)}' cannot be a step's id", hint)
-    return found, written.place
-
-
-def read_step(given: Given, node: Mapping, name: tuple[str, Place]) -> Draft:
-    """Read the step at `node`, whose id is `name`."""
-    source = given.source
-    is_route = node.get("route") is not None
     fields = f.Fields(source, node, "a step", KEYS)
-    draft = Draft(id=name[0], place=name[1], kind="route", links=[], places=_places(node))
-    draft.needs = _needs(fields)
-    if is_route:
+    fields.require("id")
+    written = fields.node("id")
+    found = fields.read("id", f.text)
+    name = "" if found is UNSET else found
+    if written is not None and name and not STEP_ID.fullmatch(name):
+        hint = "start with a letter or '_', go on with letters, digits, '_' and '-'"
+        source.error(written.place, "bad-name", f"'{shown(name)}' cannot be a step's id", hint)
+    return Start(node, fields, name, written.place if written else node.place, source.errors == before)
+
+
+def read_step(given: Given, start: Start) -> Draft:
+    """Read the step that begins as `start` says."""
+    fields = start.fields
+    draft = Draft(id=start.id, place=start.place, kind="route", links=[], places=_places(start.node))
+    _read_needs(fields, draft)
+    if _is_route(fields):
         _report_beside_route(fields)
         _read_route(fields, draft)
         draft.gate = _gate(given, fields, draft)
         return draft
     unit = _unit(fields)
     map_fields, map_unit = _read_map(fields, draft)
-    _read_target(given, fields, draft, unit.target or map_unit.target)
+    _read_target(given, fields, draft, (unit, map_unit))
     _read_settings(given, draft, fields, map_fields, (unit, map_unit))
     _read_schemas(fields, draft, map_fields, (unit, map_unit))
     _read_links(fields, draft, unit.bindings or map_unit.bindings)
     draft.gate = _gate(given, fields, draft)
     return draft
+
+
+def _is_route(fields: f.Fields) -> bool:
+    return "route" in fields and ("route" not in fields.misspelled or isinstance(fields.node("route"), Mapping))
 
 
 def _places(node: Mapping) -> dict[str, Place]:
@@ -135,46 +151,69 @@ def _places(node: Mapping) -> dict[str, Place]:
     return found
 
 
-def _needs(fields: f.Fields) -> tuple[Named, ...] | None:
+def _read_needs(fields: f.Fields, draft: Draft) -> None:
     node = fields.node("needs")
-    if node is None:
-        return None
     found = fields.read("needs", f.names)
     if found is UNSET or not isinstance(node, ListNode):
         # not to know what was meant must not make references to it faults as well
-        return None
-    return tuple(Named(step, item.place, "'needs'") for step, item in zip(found, node.items, strict=True))
+        draft.needs_known = "needs" not in fields
+        return
+    draft.needs = tuple(Named(step, item.place, "'needs'") for step, item in zip(found, node.items, strict=True))
 
 
 def _unit(fields: f.Fields) -> akm.Unit:
     node = fields.node("unit")
     if node is None:
-        return akm.Unit()
+        return akm.Unit(has_target="unit" in fields)
     if "map" in fields:
         hint = "move it to 'map.unit'"
         fields.source.error(fields.place_of("unit"), "unit-beside-map", "'unit' stands beside 'map'", hint)
     return akm.read_unit(fields.source, node, "'unit'")
 
 
-def _read_target(given: Given, fields: f.Fields, draft: Draft, of_unit: RunDecl | UsesDecl | None) -> None:
+def _read_target(given: Given, fields: f.Fields, draft: Draft, units: tuple[akm.Unit, akm.Unit]) -> None:
     run = fields.read("run", read_command)
     uses = fields.read("uses", read_uses)
-    written = [key for key in ("run", "uses") if key in fields] + (["unit"] if of_unit else [])
+    of_unit = units[0].target or units[1].target
+    written = [key for key in ("run", "uses") if key in fields and key not in fields.misspelled]
+    written += ["unit"] if of_unit else []
     for key in written[1:]:
         message = f"'{written[0]}' and '{key}' are two targets; a step has one"
         place = fields.place_of(key) if key in fields else fields.place_of("map")
         given.source.error(place, "two-targets", message, "make two steps of it")
-    target: TargetDecl | None = next((t for t in (run, uses) if t is not UNSET), None) or of_unit
-    if target is None and not written:
-        target = _prompt(given, draft)
-    draft.target = target
-    draft.kind = kind_of(target) if target is not None else ("command" if "run" in fields else "script")
+    draft.target = next((t for t in (run, uses) if t is not UNSET), None) or of_unit
+    if written:
+        draft.kind = _kind(fields, draft.target)
+    elif {"run", "uses", "route"} & fields.keys() or any(unit.has_target for unit in units) or _unread(fields, "map"):
+        # a guess says too little of what may stand beside it
+        draft.kind = None
+        draft.route_known = "route" not in fields
+    else:
+        draft.target = _prompt(given, draft)
+        draft.kind = "prompt"
+
+
+def _kind(fields: f.Fields, target: TargetDecl | None) -> Kind | None:
+    if target is not None:
+        return kind_of(target)
+    uses = fields.node("uses")
+    if isinstance(uses, Scalar) and uses.text.startswith("python:"):
+        return "python"
+    return "command" if uses is None else None
+
+
+def _unread(fields: f.Fields, key: str) -> bool:
+    """Tell whether something stands at `key` that can't be a mapping."""
+    return key in fields and not isinstance(fields.node(key), Mapping)
 
 
 def _prompt(given: Given, draft: Draft) -> PromptDecl:
     section = given.sections.get(draft.id)
     if section is not None and section.text.strip():
         return PromptDecl(place=section.place, text=section.text)
+    if not draft.id:
+        # its section can't be found by a name that it doesn't have
+        return PromptDecl(place=draft.place, text="")
     message = f"the step '{draft.id}' has nothing to do"
     hint = f"add its prompt as a section '## {draft.id}', or give it 'run' or 'uses'"
     if section is not None:
@@ -188,6 +227,7 @@ def _prompt(given: Given, draft: Draft) -> PromptDecl:
 def _read_map(fields: f.Fields, draft: Draft) -> tuple[f.Fields | None, akm.Unit]:
     written = fields.read("map", f.mapping)
     if written is UNSET:
+        draft.shape_known = "map" not in fields
         return None, akm.Unit()
     inner = f.Fields(fields.source, written, "'map'", MAP_KEYS)
     inner.require("over")
@@ -197,20 +237,24 @@ def _read_map(fields: f.Fields, draft: Draft) -> tuple[f.Fields | None, akm.Unit
         draft.links.append(msgspec.structs.replace(over, wants="list"))
     concurrency = inner.read("concurrency", f.integer(1, MAX_CONCURRENCY))
     reducer = inner.read("reducer", f.choice(REDUCERS))
+    draft.shape_known = reducer is not UNSET or "reducer" not in inner
     draft.map = MapDecl(
         over=over.ref if over is not None else Reference(text="", root="params", name=""),
         concurrency=None if concurrency is UNSET else concurrency,
         reducer="collect" if reducer is UNSET else cast("Literal['collect', 'vote', 'merge']", reducer),
     )
     unit_node = inner.node("unit")
-    unit = akm.read_unit(fields.source, unit_node, "'map.unit'") if unit_node is not None else akm.Unit()
-    return inner, unit
+    if unit_node is None:
+        return inner, akm.Unit(has_target="unit" in inner)
+    return inner, akm.read_unit(fields.source, unit_node, "'map.unit'")
 
 
 def _read_settings(
     given: Given, draft: Draft, fields: f.Fields, map_fields: f.Fields | None, units: tuple[akm.Unit, akm.Unit]
 ) -> None:
     in_map = s.read_layer(map_fields) if map_fields is not None else {}
+    if _unread(fields, "map"):
+        in_map = s.unreadable(fields.place_of("map"))
     own = (s.read_layer(fields), units[0].layer, in_map, units[1].layer)
     draft.layer = s.lay_over(given.defaults, own, draft.kind, given.source)
     draft.places.update({key: setting.place for key, setting in draft.layer.items()})
@@ -222,6 +266,7 @@ def _read_schemas(
     fields: f.Fields, draft: Draft, map_fields: f.Fields | None, units: tuple[akm.Unit, akm.Unit]
 ) -> None:
     source = fields.source
+    before = source.errors
     own = fields.node("output")
     draft.schema = read_schema(source, own, "'output'") if own is not None else UNSET
     if map_fields is not None:
@@ -234,6 +279,8 @@ def _read_schemas(
         draft.schema = _both(draft.schema, read_schema(source, units[0].output, "'output'"))
     if draft.map is not None and draft.item_schema is not UNSET:
         draft.map = msgspec.structs.replace(draft.map, item_schema_json=dumps(draft.item_schema).decode())
+    unread = any("output" in of.misspelled for of in (fields, map_fields) if of is not None)
+    draft.shape_known = draft.shape_known and not unread and source.errors == before and draft.kind is not None
 
 
 def _both(first: Any, second: Any) -> Any:  # noqa: ANN401 - JSON Schemas or UNSET
@@ -257,7 +304,7 @@ def _read_links(fields: f.Fields, draft: Draft, bindings_of_unit: Node | None) -
     bindings = fields.node("with") or bindings_of_unit
     if bindings is None:
         return
-    if draft.kind not in {"workflow", "library"}:
+    if draft.kind not in {"workflow", "library", None}:
         hint = "pass data by 'inputs'"
         message = "'with' gives a child workflow its params; the step has none"
         source.error(fields.place_of("with"), "misplaced-setting", message, hint)
@@ -271,8 +318,8 @@ def _gate(given: Given, fields: f.Fields, draft: Draft) -> GateDecl | None:
     gated = Gated(
         id=draft.id,
         kind=draft.kind,
-        is_map=draft.map is not None,
-        has_schema=draft.schema is not UNSET or draft.item_schema is not UNSET,
+        is_map="map" in fields,
+        has_schema=draft.schema is not UNSET or draft.item_schema is not UNSET or not draft.shape_known,
         external=effects is not None and effects.value == "external",
     )
     gate = read_gate(given.source, fields.node("gate"), given.sections.get(draft.id), gated)
@@ -289,8 +336,10 @@ def _report_beside_route(fields: f.Fields) -> None:
 
 
 def _read_route(fields: f.Fields, draft: Draft) -> None:
+    before = fields.source.errors
     written = fields.read("route", f.mapping)
     if written is UNSET:
+        draft.route_known = False
         return
     inner = f.Fields(fields.source, written, "'route'", ROUTE_KEYS)
     inner.require("input", "when")
@@ -301,6 +350,7 @@ def _read_route(fields: f.Fields, draft: Draft) -> None:
     when = _when(fields.source, when_node) if when_node is not None else []
     default = _named(fields.source, default_node, "'default'")
     draft.route_targets = tuple(target for _, target in when) + ((default,) if default else ())
+    draft.route_known = fields.source.errors == before and not inner.has_unknown
     if link is not None:
         branches = tuple(When(match=match, step=target.id) for match, target in when)
         draft.route = Route(input=link.ref, when=branches, default=default.id if default else None)

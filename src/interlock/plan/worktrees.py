@@ -22,11 +22,12 @@ from interlock.plan.sources import Missing, Sources
 def worktree_links(source: Source, layer: Layer, defaulted: frozenset[str]) -> list[Link]:
     """Return the reference of `worktree_base`; report what can't stand together."""
     isolation, base, dirty = (layer.get(key) for key in ("isolation", "worktree_base", "worktree_uncommitted"))
-    isolated = isolation is not None and isolation.value == "worktree"
+    # one that can't be read may have been meant to be that
+    isolated = isolation is not None and isolation.value in ("worktree", UNSET)
     for key, setting in (("worktree_base", base), ("worktree_uncommitted", dirty)):
         if setting is not None and not isolated and key not in defaulted:
             source.error(setting.place, "no-worktree", f"'{key}' needs a worktree", "add 'isolation: worktree'")
-    if base is None or not isolated:
+    if base is None or base.value is UNSET or not isolated:
         return []
     if dirty is not None and dirty.value is True:
         message = "a worktree begins at 'worktree_base' or at the uncommitted state, not at both"
@@ -38,7 +39,7 @@ def check_merge(source: Source, layer: Layer, gate: GateDecl | None, places: Map
     """Report a merge that has nothing to merge, or whose gate can't look at it."""
     isolation = layer.get("isolation")
     place = places.get("map.reducer", own)
-    if isolation is None or isolation.value != "worktree":
+    if isolation is None or isolation.value not in ("worktree", UNSET):
         source.error(place, "merge-without-worktree", "'merge' needs worktrees to merge", "add 'isolation: worktree'")
     if gate is not None and gate.each:
         message = "'each' gates items by themselves, 'merge' checks them as they come together"
