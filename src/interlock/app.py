@@ -125,9 +125,8 @@ class App:
 
         # a child's faults come with it and with each of its callers
         found = set(self._config_faults)
-        doubtful = is_faulty(found)
         for path in workflow_files(paths):
-            found.update(load_workflow(path, self.project, self._config, doubtful=doubtful)[1])
+            found.update(load_workflow(path, self.project, self._config)[1])
         return sorted(found)
 
     def preview(self, target: str | Path, params: ParamsInput = NO_PARAMS) -> Preview:

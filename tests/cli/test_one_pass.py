@@ -71,7 +71,7 @@ def test_a_faulty_param_is_not_said_to_be_missing_too(tmp_path: Path, interlock:
 def test_a_faulty_configuration_is_told_beside_the_file_s_own_faults_but_blames_it_for_nothing(
     faults: Callable[[], tuple[int, set[tuple[str, int, str]]]], tmp_path: Path, interlock: Interlock
 ) -> None:
-    (tmp_path / "interlock.toml").write_text("[run]\nfoo = 1\n", encoding="utf-8")
+    (tmp_path / "interlock.toml").write_text("[run]\nfoo = 1\n[group.secrets]\n", encoding="utf-8")
     code, found = faults()
     assert code == 2
     assert {(line, what) for file, line, what in found if file == "flow.md"} == OF_THE_FLOW

@@ -108,9 +108,10 @@ _KEY = re.compile(r"(?m)(?:^ *(?:- )?|[{,] )([a-z_]{2,}): ")
 
 def lint(workflow: str = WORKFLOW, config: str = CONFIG) -> list[Diagnostic]:
     """Return all that `interlock lint` would say, without its program."""
-    settings, found = parse_config(config.encode(), "interlock.toml")
+    read, found = parse_config(config.encode(), "interlock.toml")
+    settings, checked = check_config(read, lambda: ("claude", "codex", "command"))
     compiled = compile_workflow(workflow.encode(), "flow.md")
-    told = {*found, *check_config(settings, lambda: ("claude", "codex", "command")), *compiled.diagnostics}
+    told = {*found, *checked, *compiled.diagnostics}
     if compiled.sound is not None:
         world = FakeSources(
             workflows={"child.md": CHILD}, modules={"pack": b"def verdict(x): ..."}, folders=(".", "src")

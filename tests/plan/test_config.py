@@ -57,7 +57,7 @@ def faults(text: str) -> str:
 def test_a_whole_configuration_is_read() -> None:
     config, diagnostics = parse_config(WHOLE, "interlock.toml")
     assert diagnostics == ()
-    assert check_config(config, lambda: ("claude", "pi")) == ()
+    assert check_config(config, lambda: ("claude", "pi"))[1] == ()
     assert config.run.python == (".venv/bin/python",)
     assert (config.run.timeout_ms, config.run.idle_timeout_ms) == (90_000, None)
     assert config.engines["fast"].api_key == "FAST_KEY"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
 
 from interlock.driver.project import ProjectPaths
 from interlock.driver.sources import MOST_WORKFLOW_BYTES, FileSources
@@ -17,30 +16,11 @@ from interlock.plan.config import Config
 from interlock.plan.diagnose import Source, did_you_mean
 from interlock.plan.resolve import resolve
 
-_OF_THE_CONFIGURATION: Final = frozenset(
-    {
-        "no-engine",
-        "no-interpreter",
-        "no-judge",
-        "no-model",
-        "no-shell",
-        "no-worktree",
-        "not-an-alias",
-        "pipe-in-sh",
-        "silent-alias",
-        "unknown-engine",
-        "unknown-env",
-    }
-)
-"""Faults that a whole configuration could mend."""
 
-
-def load_workflow(
-    path: Path, project: ProjectPaths, config: Config, *, doubtful: bool = False
-) -> tuple[Plan | None, tuple[Diagnostic, ...]]:
+def load_workflow(path: Path, project: ProjectPaths, config: Config) -> tuple[Plan | None, tuple[Diagnostic, ...]]:
     """Return the plan of the workflow at `path`, None when a diagnostic is an error. Writes nothing.
 
-    With a `doubtful` configuration, one that has faults, what may only follow from them is not told.
+    There is none under a configuration that has faults either; what only follows from these is not told.
     """
     text = _unnamable(path.resolve(), project.root) or _read(path)
     if isinstance(text, Source):
@@ -55,8 +35,7 @@ def load_workflow(
     finally:
         sources.forget()
     plan = None if compiled.workflow is None else resolved.plan
-    told = {found for found in resolved.diagnostics if not (doubtful and found.code in _OF_THE_CONFIGURATION)}
-    return plan, tuple(sorted({*compiled.diagnostics, *told}))
+    return plan, tuple(sorted({*compiled.diagnostics, *resolved.diagnostics}))
 
 
 def require_plan(

@@ -17,8 +17,8 @@ from interlock.plan.diagnose import Source
 def load_config(paths: ProjectPaths) -> tuple[Config, tuple[Diagnostic, ...]]:
     """Return the project's configuration over the user's, with everything that is wrong in either."""
     user, project = (_read(path) for path in paths.config_files)
-    config = merge_config(user[0], project[0])
-    return config, tuple(sorted({*user[1], *project[1], *check_config(config, _agents)}))
+    config, found = check_config(merge_config(user[0], project[0]), _agents)
+    return config, tuple(sorted({*user[1], *project[1], *found}))
 
 
 def _agents() -> tuple[str, ...]:
@@ -54,7 +54,7 @@ def _read(path: Path) -> tuple[Config, tuple[Diagnostic, ...]]:
         source = Source(str(path), ())
         message = f"can't read the configuration: {(error.strerror or str(error)).lower()}"
         source.error(Place(line=1, column=1), "unreadable", message, "make the file readable, or move it away")
-        return Config(), source.diagnostics()
+        return Config(faulty=frozenset({""})), source.diagnostics()
     if not text.strip():
         return Config(), ()
     from interlock.plan.config_parse import parse_config  # noqa: PLC0415 - heavy: TOML, with places

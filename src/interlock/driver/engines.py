@@ -59,7 +59,8 @@ def _gone(config: Config, name: str) -> ConfigError:
     near = did_you_mean(name, config.engines)
     hint = f"add [engines.{name}] again, {_ANEW}" + (f" ({near})" if near else "")
     message = f"the plan asks engine '{name}', which is configured no longer"
-    return ConfigError(at_origin(config, f"engines.{name}", "engine-gone", message, hint))
+    _, found = at_origin(config, f"engines.{name}", "engine-gone", message, hint)
+    return ConfigError((found,))
 
 
 def _changed(config: Config, was: Frozen, found: Engine) -> ConfigError:
@@ -68,7 +69,8 @@ def _changed(config: Config, was: Frozen, found: Engine) -> ConfigError:
         f"and is {_called(found.kind, found.driver)} now"
     )
     key = f"engines.{was.name}.{'api' if found.kind == 'llm' else 'agent'}"
-    return ConfigError(at_origin(config, key, "engine-changed", message, f"change it back, {_ANEW}"))
+    _, changed = at_origin(config, key, "engine-changed", message, f"change it back, {_ANEW}")
+    return ConfigError((changed,))
 
 
 def _called(kind: str, driver: str) -> str:

@@ -73,7 +73,10 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """One file's configuration, or several laid over each other. `origins` is keyed by path: `run.engine`."""
+    """One file's configuration, or several laid over each other. `origins` is keyed by path: `run.engine`.
+
+    `faulty` are the paths at which something was reported; the empty one is the whole file.
+    """
 
     run: RunSettings = RunSettings()
     engines: dict[str, Engine] = {}
@@ -81,6 +84,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     env: dict[str, EnvGroup] = {}
     limits: dict[str, int] = {}
     origins: dict[str, Origin] = {}
+    faulty: frozenset[str] = frozenset()
+
+    def doubts(self, path: str) -> bool:
+        """Tell whether a fault that was reported may be why nothing, or not the right thing, is known of `path`."""
+        return any(not at or f"{path}.".startswith(f"{at}.") or at.startswith(f"{path}.") for at in self.faulty)
 
     def plan_limits(self) -> Limits:
         """Return the limits that a plan freezes."""
@@ -113,18 +121,24 @@ def merge_config(user: Config, project: Config) -> Config:
         env=user.env | project.env,
         limits=user.limits | project.limits,
         origins=kept | project.origins,
+        faulty=user.faulty | project.faulty,
     )
+
+
+Finding = tuple[str, Diagnostic]
+"""What is wrong with a setting, beside its path."""
 
 
 def at_origin(
     config: Config, key: str, code: str, message: str, hint: str = "", severity: Severity = "error"
-) -> tuple[Diagnostic, ...]:
+) -> Finding:
     """Return one finding at the place where the setting `key` was written, else at the start of the project's file."""
     origin = config.origins.get(key, _NOWHERE)
     source = Source(origin.file, ("",) * (origin.place.line - 1) + (origin.source_line,))
     report = source.error if severity == "error" else source.warning
     report(origin.place, code, message, hint)
-    return source.diagnostics()
+    (found,) = source.diagnostics()
+    return key, found
 
 
 def effective(config: Config) -> tuple[Entry, ...]:

@@ -31,7 +31,7 @@ from interlock.plan.config_kinds import (
     duration,
     is_passable,
 )
-from interlock.plan.diagnose import Source, did_you_mean, shown, suggest
+from interlock.plan.diagnose import Source, did_you_mean, is_one_slip, nearest, shown, suggest
 from interlock.plan.toml_places import Path, TomlPlaces
 
 MAX_BYTES: Final = 1_048_576
@@ -49,7 +49,7 @@ def parse_config(text: bytes, file: str) -> tuple[Config, tuple[Diagnostic, ...]
     """Read one configuration file. What has faults is left out of the result."""
     source, document = _document(text, file)
     if document is None:
-        return Config(), source.diagnostics()
+        return Config(faulty=frozenset({""})), source.diagnostics()
     tables, places = document
     reader = _Reader(source, places)
     config = reader.config(tables)
@@ -105,6 +105,7 @@ class _Reader:
         self.source = source
         self.places = places
         self.origins: dict[str, Origin] = {}
+        self.faulty: set[str] = set()
         self.source.lines = tuple(self._shown_lines())
 
     def _shown_lines(self) -> list[str]:
@@ -118,17 +119,29 @@ class _Reader:
         return lines
 
     def config(self, tables: dict[str, Any]) -> Config:
-        known = self.table((), tables, dict.fromkeys(SECTIONS, TABLE), "the configuration")
+        known = self.sections(tables)
         engines = [self.engine(name, entry) for name, entry in self.named("engines", known)]
         groups = [self.group(name, entry) for name, entry in self.named("env", known)]
+        run = self.run(known.get("run", {}))
+        limits = self.table(("limits",), known.get("limits", {}), LIMITS, "[limits]")
+        models = {name: self.models(name, entry) for name, entry in self.named("models", known)}
         return Config(
-            run=self.run(known.get("run", {})),
-            limits=self.table(("limits",), known.get("limits", {}), LIMITS, "[limits]"),
+            run=run,
+            limits=limits,
             engines={engine.name: engine for engine in engines if engine},
-            models={name: self.models(name, entry) for name, entry in self.named("models", known)},
+            models=models,
             env={group.name: group for group in groups},
             origins=self.origins,
+            faulty=frozenset(self.faulty),
         )
+
+    def sections(self, tables: dict[str, Any]) -> dict[str, Any]:
+        known = self.table((), tables, dict.fromkeys(SECTIONS, TABLE), "the configuration")
+        for name, entry in tables.items():
+            if isinstance(entry, dict) and not is_one_slip(name, nearest(name, SECTIONS)):
+                # what stands there may have been meant for any of these
+                self.faulty.update(f"{section}.{part}" for section in ("engines", "env", "models") for part in entry)
+        return known
 
     def named(self, section: str, tables: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         found = []
@@ -136,7 +149,7 @@ class _Reader:
             path = (section, name)
             if not _ENGINE_NAME.fullmatch(name):
                 message = f"'{shown(name)}' can't be a name in [{section}]"
-                self.error(self.places.key(path), "bad-name", message, "use letters, digits, '_' and '-'")
+                self.error(self.places.key(path), "bad-name", message, "use letters, digits, '_' and '-'", path)
             elif not isinstance(entry, dict):
                 self.wrong(path, f"[{section}.{name}]", TABLE, entry)
             else:
@@ -146,12 +159,9 @@ class _Reader:
     def table(self, path: Path, table: dict[str, Any], kinds: dict[str, Kind], what: str) -> dict[str, Any]:
         """Return the entries of `table` that are known and of the right kind."""
         good = {}
-        for name, value in table.items():
+        for name, value in self.spelled(path, table, kinds, what).items():
             here = (*path, name)
-            if name not in kinds:
-                message = f"unknown key '{shown(name)}' in {what}"
-                self.error(self.places.key(here), "unknown-key", message, suggest(name, kinds))
-            elif not kinds[name].fits(value):
+            if not kinds[name].fits(value):
                 self.wrong(here, f"'{name}'", kinds[name], value)
             else:
                 good[name] = value
@@ -159,28 +169,51 @@ class _Reader:
                     self.note(here)
         return good
 
+    def spelled(self, path: Path, table: dict[str, Any], kinds: dict[str, Kind], what: str) -> dict[str, Any]:
+        """Return what stands at the known keys; what one slip explains is reported, and stands where it was meant to."""
+        found = {name: value for name, value in table.items() if name in kinds}
+        for name, value in table.items():
+            if name in kinds:
+                continue
+            here, meant = (*path, name), nearest(name, kinds)
+            message, hint = f"unknown key '{shown(name)}' in {what}", suggest(name, kinds)
+            beside = found.get(meant, {})
+            if not is_one_slip(name, meant):
+                self.error(
+                    self.places.key(here), "unknown-key", message, hint, (*path, meant) if path and meant else path
+                )
+                continue
+            self.error(self.places.key(here), "unknown-key", message, hint)
+            if meant not in found or (isinstance(value, dict) and isinstance(beside, dict)):
+                found[meant] = {**value, **beside} if isinstance(value, dict) else value
+                self.places.move(here, (*path, meant))
+        return found
+
     def note(self, path: Path) -> None:
         place = self.places.value(path)
         line = self.source.lines[place.line - 1] if place.line <= len(self.source.lines) else ""
         key = ".".join(str(part) for part in path)
         self.origins[key] = Origin(file=self.source.file, place=place, source_line=line)
 
-    def error(self, place: Place, code: str, message: str, hint: str = "") -> None:
+    def error(self, place: Place, code: str, message: str, hint: str = "", path: Path | None = None) -> None:
+        """Report a fault. What is not known for it is at `path`."""
         self.source.error(place, code, message, hint)
+        if path:
+            self.faulty.add(".".join(map(str, path)))
 
     def wrong(self, path: Path, what: str, kind: Kind, value: object) -> None:
         """Report a value of the wrong kind. One that could be a key is pointed at by its name and never shown."""
         if kind is KEY:
             name = re.sub(r"[^A-Z0-9]+", "_", str(path[1]).upper()).strip("_") or "MY"
             hint = f'keep the key in a variable and write api_key = "${name}_KEY"'
-            self.error(self.places.key(path), "secret-in-config", f"{what} must be {kind.wanted}", hint)
+            self.error(self.places.key(path), "secret-in-config", f"{what} must be {kind.wanted}", hint, path)
             return
         hint = did_you_mean(value, kind.options) if isinstance(value, str) else ""
         code = "unknown-value" if kind.options else "wrong-type"
         if isinstance(value, list) and kind.wanted.startswith("a list"):
-            self.error(self.places.value(path), code, f"{what} must be {kind.wanted}")
+            self.error(self.places.value(path), code, f"{what} must be {kind.wanted}", path=path)
             return
-        self.error(self.places.value(path), code, f"{what} must be {kind.wanted}, not {_found(value)}", hint)
+        self.error(self.places.value(path), code, f"{what} must be {kind.wanted}, not {_found(value)}", hint, path)
 
     def run(self, table: dict[str, Any]) -> RunSettings:
         good = self.table(("run",), table, RUN, "[run]")
@@ -225,15 +258,15 @@ class _Reader:
 
     def engine(self, name: str, table: dict[str, Any]) -> Engine | None:
         path, what = ("engines", name), f"[engines.{name}]"
-        kind = table.get("kind")
-        kinds = {"llm": LLM, "agent": AGENT}.get(kind if isinstance(kind, str) else "", LLM | AGENT)
+        kinds = _kinds(table)
         good = self.table(path, table, kinds, what)
         by = {"llm": "api", "agent": "agent"}.get(good.get("kind", ""))
-        missing = [key for key in ("kind", by) if key and key not in table]
-        for key in missing:
-            self.error(self.places.key(path), "missing-key", f"{what} needs '{key}'", f"'{key}' is {kinds[key].wanted}")
+        for key in ("kind", by):
+            if key and not self.stands(path, key, good):
+                hint = f"'{key}' is {kinds[key].wanted}"
+                self.error(self.places.key(path), "missing-key", f"{what} needs '{key}'", hint, (*path, key))
         if "agent" in good:
-            self.agent(name, good["agent"], table)
+            self.agent(name, good["agent"], good)
         if "kind" not in good:
             return None
         if "api_key" in good:
@@ -242,13 +275,17 @@ class _Reader:
             good["api_key"] = KEY_OF_API.get(good.get("api", ""))
         return msgspec.convert(good | {"name": name}, Engine)
 
-    def agent(self, name: str, agent: str, table: dict[str, Any]) -> None:
+    def stands(self, path: Path, key: str, good: dict[str, Any]) -> bool:
+        """Tell whether something stands at the key, be it at fault."""
+        return key in good or ".".join(map(str, (*path, key))) in self.faulty
+
+    def agent(self, name: str, agent: str, good: dict[str, Any]) -> None:
         """Report what an agent must have, and what only another one can have."""
         path = ("engines", name)
-        if agent in {"acp", "command"} and "command" not in table:
+        if agent in {"acp", "command"} and not self.stands(path, "command", good):
             message = f"[engines.{name}] needs 'command', since its agent is '{agent}'"
             self.error(self.places.key(path), "missing-key", message, 'write command = ["program", "argument"]')
-        if agent != "command" and "output" in table:
+        if not is_one_slip(agent, "command") and self.stands(path, "output", good):
             message = f"'output' is for agent 'command'; what '{agent}' answers is known"
             self.error(self.places.key((*path, "output")), "misplaced-key", message, "remove it")
 
@@ -283,6 +320,15 @@ class _Reader:
         if not good:
             return None
         return SecretSource(name=name, command=tuple(good.get("command", ())), var=good.get("var"))
+
+
+def _kinds(table: dict[str, Any]) -> dict[str, Kind]:
+    """Return the keys of an engine by its kind, however that is spelled; all of them where it can't be told."""
+    both = LLM | AGENT
+    kind = table.get("kind") or next(
+        (v for key, v in table.items() if key not in both and nearest(key, both) == "kind"), ""
+    )
+    return {"llm": LLM, "agent": AGENT}.get(kind if isinstance(kind, str) else "", both)
 
 
 def _found(value: object) -> str:

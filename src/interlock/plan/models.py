@@ -6,12 +6,12 @@ exact id and passes unchanged. An id that an alias gives is never looked up agai
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
-from interlock.errors import Diagnostic
-from interlock.plan.config import Config, Engine, at_origin
+from interlock.errors import Severity
+from interlock.plan.config import Config, Engine, Finding, at_origin
 from interlock.plan.config_kinds import APIS
-from interlock.plan.diagnose import did_you_mean, shown, suggest
+from interlock.plan.diagnose import did_you_mean, nearest, shown, suggest
 
 ANY = "*"
 
@@ -36,19 +36,29 @@ def mistaken_alias(config: Config, name: str) -> str:
     return "" if name in config.models or like_an_id else did_you_mean(name, config.models)
 
 
-def check_models(config: Config, agents: Collection[str]) -> tuple[Diagnostic, ...]:
-    """Report engines whose own model is an alias that says nothing for them, and keys of aliases that name nobody."""
-    found: list[Diagnostic] = []
-    for engine in config.engines.values():
-        if engine.driver and engine.model is not None and exact_model(config, engine.model, engine) is None:
-            found += at_origin(
-                config, f"engines.{engine.name}.model", "silent-alias", *silent_alias(engine.model, engine)
-            )
+def check_models(config: Config, agents: Collection[str]) -> Iterator[Finding]:
+    """Report engines whose own model is an alias that says nothing for them, and keys of aliases that name nobody.
+
+    Such a key is an error where it is why an alias says nothing for an engine, which then is not told as well.
+    """
     known = (*config.engines, *agents, *APIS, ANY)
-    for name, alias in config.models.items():
-        for key in alias:
-            if key not in known:
-                message = f"model alias '{name}' names '{shown(key)}', which is no engine, agent or API"
-                hint = did_you_mean(key, known) or suggest(key, config.engines)
-                found += at_origin(config, f"models.{name}.{key}", "unknown-engine", message, hint, severity="warning")
-    return tuple(found)
+    unknown = {
+        name: {key: nearest(key, known) for key in alias if key not in known} for name, alias in config.models.items()
+    }
+    silenced: set[tuple[str, str]] = set()
+    for engine in config.engines.values():
+        if not engine.driver or engine.model is None or exact_model(config, engine.model, engine) is not None:
+            continue
+        meant = {key for key, near in unknown[engine.model].items() if near in (engine.name, engine.driver)}
+        silenced |= {(engine.model, key) for key in meant}
+        key = f"engines.{engine.name}.model"
+        if not meant and not config.doubts(f"models.{engine.model}"):
+            yield at_origin(config, key, "silent-alias", *silent_alias(engine.model, engine))
+    for name, keys in unknown.items():
+        for key, near in keys.items():
+            if config.doubts(f"engines.{key}"):
+                continue
+            message = f"model alias '{name}' names '{shown(key)}', which is no engine, agent or API"
+            hint = f"did you mean '{near}'?" if near else suggest(key, config.engines)
+            severity: Severity = "error" if (name, key) in silenced else "warning"
+            yield at_origin(config, f"models.{name}.{key}", "unknown-engine", message, hint, severity=severity)

@@ -1,8 +1,9 @@
 """Workflow + configuration + the world -> Plan. All questions to the world go through `Sources`.
 
 Guarantees: never raises for bad input; every fault is reported in one pass at the place that caused it;
-what this version cannot run gets one error a place with the code `not-supported-yet`; a plan comes out
-exactly when there is no error, and holds names of secrets only.
+what this version cannot run gets one error a place with the code `not-supported-yet`; what only follows from a
+fault of the configuration is not told; a plan comes out exactly when there is no error there or here, and holds
+names of secrets only.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def _resolve(workflow: Workflow, config: Config, sources: Sources, children: Chi
     source = Source(workflow.file, workflow.lines)
     resolver = _Resolver(workflow, config, sources, source, children)
     steps = tuple(resolver.step(decl) for decl in workflow.steps)
-    plan = None if source.failed else resolver.plan(steps)
+    # a configuration with faults leaves holes that nobody is told of a second time
+    plan = None if source.failed or config.faulty else resolver.plan(steps)
     for code, message, hint in limit_faults(plan) if plan else ():
         source.error(Place(line=1, column=1), code, message, hint)
     return Resolved(plan=None if source.failed else plan, diagnostics=source.diagnostics())
@@ -182,6 +184,8 @@ class _Resolver:
         for index, name in enumerate(names):
             if name in self.config.env:
                 self.groups[name] = self.config.env[name]
+                continue
+            if self.config.doubts(f"env.{name}"):
                 continue
             place = decl.places.get(f"env[{index}]") or decl.places.get("env", decl.place)
             hint = suggest(name, self.config.env) or f"add [env.{shown(name)}] to interlock.toml"

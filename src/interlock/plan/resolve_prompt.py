@@ -60,12 +60,14 @@ class PromptResolver:
         if gate.rubric is None:
             return None
         name = self._config.run.judge if gate.judge is None else gate.judge
+        if name is UNSET and self._config.doubts("run.judge"):
+            return None
         if name is UNSET:
             hint = f"write 'gate: {{ judge: NAME }}', or judge = \"NAME\" below [run] in {_FILE}"
             self._source.error(gate.place, "no-judge", f"the rubric of '{decl.id}' has no judge", self._or_add(hint))
             return None
         place = decl.places.get("gate.judge", gate.place)
-        engine = self._engine(name, place)
+        engine = self._engine(name, place, "run.judge" if gate.judge is None else "")
         if engine is None:
             return None
         clip = self._config.run.judge_clip_chars
@@ -80,25 +82,30 @@ class PromptResolver:
     def _engine_of(self, decl: StepDecl) -> Configured | None:
         own = decl.settings.engine
         name = self._config.run.engine if own is UNSET else own
+        if name is UNSET and self._config.doubts("run.engine"):
+            return None
         if name is UNSET:
             hint = f"write 'engine: NAME', or engine = \"NAME\" below [run] in {_FILE}"
             message = f"step '{decl.id}' is a prompt, and no engine is named to answer it"
             self._source.error(decl.place, "no-engine", message, self._or_add(hint))
             return None
-        return self._engine(name, decl.places.get("engine", decl.place))
+        return self._engine(name, decl.places.get("engine", decl.place), "run.engine" if own is UNSET else "")
 
     def _or_add(self, hint: str) -> str:
         """Return the hint, beginning with what has to be there first where no engine is configured at all."""
         return hint if self._config.engines else f"add [engines.NAME] to {_FILE}; then {hint}"
 
-    def _engine(self, name: str, place: Place) -> Configured | None:
+    def _engine(self, name: str, place: Place, by: str) -> Configured | None:
+        """Return the engine of that name, which the configuration gives at `by` where the workflow doesn't."""
         engine = self._config.engines.get(name)
+        if engine is None and (self._config.doubts(f"engines.{name}") or (by and self._config.doubts(by))):
+            return None
         if engine is None:
             hint = suggest(name, self._config.engines) or f"add [engines.{shown(name)}] to {_FILE}"
             self._source.error(place, "unknown-engine", f"no engine is named '{shown(name)}'", hint)
             return None
         for group in engine.env:
-            if group not in self._config.env:
+            if group not in self._config.env and not self._config.doubts(f"engines.{name}.env"):
                 message = f"engine '{name}' names the env group '{shown(group)}', which is not configured"
                 self._source.error(place, "unknown-env", message, f"add [env.{shown(group)}] to {_FILE}")
         self.used[name] = Engine(
@@ -115,16 +122,17 @@ class PromptResolver:
         """Return the exact id of `wanted`, else of the engine's own model."""
         name = engine.model if wanted is None else wanted
         if name is None:
-            if engine.kind == "llm":
-                message = f"no model is named for engine '{engine.name}', and the {engine.driver} API needs one"
+            if engine.kind == "llm" and not self._config.doubts(f"engines.{engine.name}.model"):
+                api = f"the {engine.driver}" if engine.driver else "its"
+                message = f"no model is named for engine '{engine.name}', and {api} API needs one"
                 hint = f"write 'model: MODEL-ID', or model = \"MODEL-ID\" below [engines.{engine.name}] in {_FILE}"
                 self._source.error(place, "no-model", message, hint)
             return None
         exact = exact_model(self._config, name, engine)
-        if exact is None:
+        if exact is None and not self._config.doubts(f"models.{name}"):
             self._source.error(place, "silent-alias", *silent_alias(name, engine))
         near = mistaken_alias(self._config, name)
-        if near:
+        if near and not self._config.doubts("models"):
             message = f"'{shown(name)}' is no model alias, so it is taken for an exact id"
             self._source.warning(place, "not-an-alias", message, near)
         return exact

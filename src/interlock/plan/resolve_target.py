@@ -89,6 +89,8 @@ class TargetResolver:
             self._source.error(uses.place, "bad-script", f"script '{shown(uses.text)}' {script.reason}", script.hint)
             return None
         interpreter = interpreter_of(script, self.shell, self.python, self._sources)
+        if isinstance(interpreter, Missing) and self._config.doubts("run.python"):
+            return None
         if isinstance(interpreter, Missing):
             message = f"script '{shown(uses.text)}' {interpreter.reason}"
             self._source.error(uses.place, "no-interpreter", message, interpreter.hint)
@@ -101,6 +103,8 @@ class TargetResolver:
         )
 
     def _function(self, uses: UsesDecl) -> PythonFunction | None:
+        if isinstance(self.python, Missing) and self._config.doubts("run.python"):
+            return None
         if isinstance(self.python, Missing):
             message = f"the interpreter of Python functions {self.python.reason}"
             self._source.error(uses.place, "no-interpreter", message, self.python.hint)

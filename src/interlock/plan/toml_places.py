@@ -43,6 +43,13 @@ class TomlPlaces:
         """The place of the value at `path`, else of its key."""
         return self.values.get(path) or self.key(path)
 
+    def move(self, path: Path, to: Path) -> None:
+        """Let what stands at `path` and below be found at `to`, where nothing stands already."""
+        for places in (self.keys, self.values):
+            below = [key for key in places if key[: len(path)] == path]
+            for key in below:
+                places.setdefault((*to, *key[len(path) :]), places[key])
+
 
 class _Scanner:
     def __init__(self, text: str, found: TomlPlaces) -> None:
