@@ -243,10 +243,39 @@ def test_the_name_of_a_variable_is_shown() -> None:
 
 def test_files_that_are_no_text_are_refused() -> None:
     assert faults("") == ""
-    _, (found,) = parse_config(b"a = 1\nb = '\xff'\n", "f")
-    assert (found.line, found.message) == (2, "not UTF-8 at byte 11")
     _, (found,) = parse_config(b"#" * (MAX_BYTES + 1), "f")
     assert found.code == "too-large"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "source_line"),
+    [
+        (b"a = 1\nb = '\xff'\n", 2, 6, "b = '\N{REPLACEMENT CHARACTER}'"),
+        (
+            b'\xef\xbb\xbfa = 1\r\n\r\nname = "caf\xc3\xa9 caf\xe9" # y\n',
+            3,
+            17,
+            'name = ".... ...\N{REPLACEMENT CHARACTER}" . .',
+        ),
+        (b'api_key = "sk-\xff"\n', 1, 15, 'api_key = "...\N{REPLACEMENT CHARACTER}"'),
+        (b"# caf\xe9\n", 1, 6, "# caf\N{REPLACEMENT CHARACTER}"),
+        (b"t = [\n'secret\xe9'\n]", 2, 8, "'......\N{REPLACEMENT CHARACTER}'"),
+        (b"[r\xfcn]\n", 1, 3, "[r\N{REPLACEMENT CHARACTER}n]"),
+    ],
+)
+def test_a_byte_that_is_not_utf8_is_shown_at_its_place_but_no_value_is(
+    text: bytes, line: int, column: int, source_line: str
+) -> None:
+    config, (found,) = parse_config(text, "f")
+    assert (found.line, found.column, found.source_line) == (line, column, source_line)
+    assert (found.code, found.hint) == ("not-utf8", "save the file as UTF-8")
+    assert found.message.startswith("not UTF-8: byte 0x")
+    assert config.doubts("engines.any")
+
+
+def test_a_configuration_in_utf16_is_named_as_such() -> None:
+    _, (found,) = parse_config("[run]\n".encode("utf-16"), "f")
+    assert (found.line, found.column, found.hint) == (1, 1, "the file is UTF-16; save it as UTF-8")
 
 
 def test_a_bom_and_crlf_change_nothing() -> None:

@@ -6,6 +6,7 @@ source line under the caret.
 
 from __future__ import annotations
 
+import codecs
 import re
 import tomllib
 from typing import Any, Final
@@ -32,6 +33,7 @@ from interlock.plan.config_kinds import (
     is_passable,
 )
 from interlock.plan.diagnose import Source, did_you_mean, is_one_slip, nearest, shown, suggest
+from interlock.plan.document import not_utf8
 from interlock.plan.toml_places import Path, TomlPlaces
 
 MAX_BYTES: Final = 1_048_576
@@ -42,6 +44,7 @@ _SECRET: Final = re.compile(
 )
 _PASSWORD: Final = re.compile(r"(://)[^/\s@\"']+(@)")
 _QUOTED: Final = re.compile(r"\"[^\"]*\"?|'[^']*'?")
+_VISIBLE: Final = re.compile("[^\\s\"'\N{REPLACEMENT CHARACTER}]")
 _WHERE: Final = re.compile(r"(.*) \(at line (\d+), column (\d+)\)")
 
 
@@ -65,14 +68,10 @@ def _document(text: bytes, file: str) -> tuple[Source, tuple[dict[str, Any], Tom
         )
         return source, None
     try:
-        decoded = text.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n")
+        raw = text.removeprefix(codecs.BOM_UTF8)
+        decoded = raw.decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        source = Source(file, ())
-        line = text.count(b"\n", 0, error.start) + 1
-        source.error(
-            Place(line=line, column=1), "not-utf8", f"not UTF-8 at byte {error.start}", "save the file as UTF-8"
-        )
-        return source, None
+        return not_utf8(raw, error.start, file, _without_value), None
     source = Source(file, [masked(line) for line in decoded.split("\n")])
     try:
         return source, (tomllib.loads(decoded), TomlPlaces(decoded))
@@ -86,6 +85,14 @@ def _document(text: bytes, file: str) -> tuple[Source, tuple[dict[str, Any], Tom
 def masked(line: str) -> str:
     """Return `line` with values that look like secrets blanked out."""
     return _PASSWORD.sub(r"\1...\2", _SECRET.sub(r'\1"..."', line))
+
+
+def _without_value(line: str) -> str:
+    """Return a line of a document that can't be read, where any value may be a secret, with all columns kept."""
+    key, equals, value = line.partition("=")
+    if not equals:
+        key, value = ("", line) if not line.startswith(("#", "[")) else (line, "")
+    return key + equals + _VISIBLE.sub(".", value)
 
 
 def _report_syntax(source: Source, text: str) -> None:

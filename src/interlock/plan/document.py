@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -60,7 +61,7 @@ def _decode(data: bytes, file: str) -> tuple[str, Source]:
     try:
         text = raw.decode("utf-8").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        return "", _not_utf8(raw, error.start, file)
+        return "", not_utf8(raw, error.start, file)
     source = Source(file, text.split("\n"))
     for number, line in enumerate(source.lines, 1):
         for found in _REFUSED.finditer(line):
@@ -68,11 +69,12 @@ def _decode(data: bytes, file: str) -> tuple[str, Source]:
     return text, source
 
 
-def _not_utf8(raw: bytes, at: int, file: str) -> Source:
+def not_utf8(raw: bytes, at: int, file: str, shown: Callable[[str], str] = str) -> Source:
+    """Return a finding about the byte at `at`, which is no UTF-8, in a file whose lines are `shown` like that."""
     good = raw[:at].decode("utf-8").replace("\r\n", "\n")
     line = good.count("\n") + 1
     column = len(good) - (good.rfind("\n") + 1) + 1
-    source = Source(file, raw.decode("utf-8", "replace").replace("\r\n", "\n").split("\n"))
+    source = Source(file, [shown(text) for text in raw.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")])
     hint = "save the file as UTF-8"
     if raw.startswith(_OTHER_BOMS):
         hint = "the file is UTF-16; save it as UTF-8"
