@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from msgspec import UNSET
 
-from interlock.model.plan import Backoff, Reference, Retry, When
-from interlock.model.states import NOT_RETRYABLE, Reason
+from interlock.model.plan import Reference, Retry, When
+from interlock.model.states import Reason
 from interlock.model.workflow import PromptDecl, RunDecl, StepDecl, UsesDecl, Workflow
 from interlock.plan.compile import Compiled, compile_workflow
 from interlock.plan.diagnose import render
@@ -152,22 +152,6 @@ steps:
 
 def test_isolation_none_fits_everywhere() -> None:
     assert only("steps: [{ id: a, uses: 'python:m:f', isolation: none }]").settings.isolation == "none"
-
-
-def test_retry_without_on_means_every_reason_that_can_be_retried() -> None:
-    found = only("steps: [{ id: a, run: x, retry: { max: 2, backoff: { initial: 0, factor: 1 }, session: continue } }]")
-    retry = found.settings.retry
-
-    assert isinstance(retry, Retry)
-    assert set(retry.on) == set(Reason) - NOT_RETRYABLE
-    assert (retry.backoff, retry.session) == (Backoff(initial_ms=0, factor=1.0), "continue")
-
-
-def test_an_initial_delay_above_the_usual_maximum_raises_it() -> None:
-    retry = only("steps: [{ id: a, run: x, retry: { max: 1, backoff: { initial: 2m } } }]").settings.retry
-
-    assert isinstance(retry, Retry)
-    assert retry.backoff.max_ms == 120_000
 
 
 @pytest.mark.parametrize(

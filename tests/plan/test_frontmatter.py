@@ -67,6 +67,8 @@ def test_schema_and_parser_know_the_same_words_and_bounds() -> None:
     assert STEP["gate"]["properties"]["max_loops"]["maximum"] == gates.MAX_LOOPS
     assert STEP["gate"]["properties"]["judges"]["maximum"] == gates.MAX_JUDGES
     assert DEFS["retry"]["properties"]["max"]["maximum"] == retry.MAX_RETRIES
+    factor = DEFS["retry"]["properties"]["backoff"]["properties"]["factor"]
+    assert (factor["minimum"], factor["maximum"]) == (1, retry.MAX_FACTOR)
     assert SCHEMA["properties"]["steps"]["maxItems"] == MAX_STEPS
     assert DEFS["schema"]["properties"]["format"]["enum"] == list(schema_check.FORMATS)
     assert DEFS["step"]["then"]["propertyNames"]["enum"] == list(steps.ROUTE_STEP_KEYS)

@@ -6,7 +6,6 @@ expected and what was found; where text is wanted the source text of any scalar 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
@@ -122,23 +121,33 @@ def integer(low: int, high: int | None = None) -> Callable[[Source, Node, str], 
 
     def read(source: Source, node: Node, what: str) -> int | UnsetType:
         value = _resolved(node)
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= top:
+        if isinstance(value, bool) or not isinstance(value, int) or value < low:
             return wrong(source, node, what, wanted)
+        if value > top:
+            return wrong(source, node, what, wanted if high is not None else f"{wanted} and at most {top}")
         return value
 
     return read
 
 
-def number(low: float, *, above: bool = False) -> Callable[[Source, Node, str], float | UnsetType]:
-    """Make a reader of a finite number of at least `low`, or strictly above it."""
+def number(
+    low: float, high: float | None = None, *, above: bool = False
+) -> Callable[[Source, Node, str], float | UnsetType]:
+    """Make a reader of a finite number within bounds, or strictly above the lower one."""
+    top = _LARGEST if high is None else high
     wanted = f"a number {'above' if above else 'of at least'} {low:g}"
+    if high is not None:
+        wanted = f"a number from {low:g} to {high:g}"
 
     def read(source: Source, node: Node, what: str) -> float | UnsetType:
         value = _resolved(node)
-        if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > _LARGEST:
+        if isinstance(value, bool) or not isinstance(value, int | float):
             return wrong(source, node, what, wanted)
-        if not math.isfinite(value) or value < low or (above and value == low):
+        # not a number fits no comparison
+        if not value >= low or (above and value == low):
             return wrong(source, node, what, wanted)
+        if value > top:
+            return wrong(source, node, what, wanted if high is not None else f"{wanted} and at most {top}")
         return float(value)
 
     return read

@@ -27,6 +27,8 @@ AKM_REASONS: Final = {
 AKM_REASONS_IGNORED: Final = ("no_change", "quality_rejected", "unsupported_type")
 RETRYABLE: Final = tuple(reason for reason in Reason if reason not in NOT_RETRYABLE)
 MAX_RETRIES: Final = 100
+MAX_FACTOR: Final = 1_000
+"""From one delay to the next: above it the second would be the longest anyway."""
 DELAY_FORMS: Final = "write it as '500ms', '90s', '10m' or '2h'; 0 is no delay, a bare number is milliseconds"
 
 
@@ -89,19 +91,19 @@ def _backoff(source: Source, node: Node, what: str) -> Backoff | UnsetType:
         return UNSET
     fields = f.Fields(source, written, what, BACKOFF_KEYS)
     initial = fields.read("initial", _delay)
-    factor = fields.read("factor", f.number(1))
+    factor = fields.read("factor", f.number(1, MAX_FACTOR))
     most = fields.read("max", _delay)
+    if initial is not UNSET and most is not UNSET and initial > most:
+        hint = "shorten 'initial', or lengthen 'max'"
+        source.error(fields.place_of("initial"), "bad-backoff", "'initial' is longer than 'max'", hint)
     default = Backoff()
-    backoff = Backoff(
-        initial_ms=default.initial_ms if initial is UNSET else initial,
+    # a default gives way to what is written beside it
+    first = min(default.initial_ms, default.initial_ms if most is UNSET else most) if initial is UNSET else initial
+    return Backoff(
+        initial_ms=first,
         factor=default.factor if factor is UNSET else factor,
-        max_ms=default.max_ms if most is UNSET else most,
+        max_ms=max(first, default.max_ms if most is UNSET else most),
     )
-    if backoff.initial_ms > backoff.max_ms:
-        if "max" in fields:
-            source.error(fields.place_of("initial"), "bad-backoff", "'initial' is longer than 'max'")
-        return Backoff(initial_ms=backoff.initial_ms, factor=backoff.factor, max_ms=backoff.initial_ms)
-    return backoff
 
 
 def _delay(source: Source, node: Node, what: str) -> int | UnsetType:
