@@ -52,7 +52,7 @@ def run(
 
 
 def lint(*paths: str | Path, project: str | Path | None = None) -> list[Diagnostic]:
-    """Check workflow files, and those below folders; save nothing. Returns errors and warnings, sorted by place."""
+    """Check workflow files, and those below folders; save nothing. Returns errors, warnings and notices, sorted by place."""
     checked(paths=paths, project=project)
     with open_project(project) as app:
         return app.lint([Path(path) for path in paths])

@@ -120,7 +120,7 @@ class App:
         return lease is not None and not claimable(lease, this_host(), self._clock, alive)
 
     def lint(self, paths: Sequence[Path]) -> list[Diagnostic]:
-        """Check the configuration and workflow files, and those below folders; save nothing. Errors and warnings by place."""
+        """Check the configuration and workflow files, and those below folders; save nothing. All findings by place."""
         from interlock.driver.compiling import load_workflow, workflow_files  # noqa: PLC0415 - heavy: YAML, CommonMark
 
         # a child's faults come with it and with each of its callers
@@ -129,14 +129,20 @@ class App:
             found.update(load_workflow(path, self.project, self._config)[1])
         return sorted(found)
 
-    def preview(self, target: str | Path, params: ParamsInput = NO_PARAMS) -> Preview:
+    def preview(
+        self,
+        target: str | Path,
+        params: ParamsInput = NO_PARAMS,
+        *,
+        on_warning: Callable[[Diagnostic], None] | None = None,
+    ) -> Preview:
         """Say what starting the workflow file, or going on with the run, would do."""
         from interlock.decide.preview import preview  # noqa: PLC0415 - a run needs no estimate
         from interlock.driver.estimating import Preview, estimate_of  # noqa: PLC0415 - as above
 
         path = Path(target)
         if path.suffix == ".md" or path.is_file():
-            plan = self._compile(path, None)
+            plan = self._compile(path, on_warning)
             _, plan_hash = freeze(plan)
             snap = Snapshot(plan, RunInfo(id="preview", params=self._params(plan, params)[0]))
         else:

@@ -25,7 +25,8 @@ import msgspec
 
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 """How the system says that a disk, or one's share of it, is full."""
-Severity = Literal["error", "warning"]
+Severity = Literal["error", "notice", "warning"]
+"""A notice is no fault: something was accepted that does nothing here. A run tells it as well."""
 
 
 class Diagnostic(msgspec.Struct, frozen=True, kw_only=True, order=True):

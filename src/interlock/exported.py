@@ -68,9 +68,15 @@ class ExportApp(App):
         """Refuse, before the file is looked at."""
         self._refuse()
 
-    def preview(self, target: str | Path, params: ParamsInput = NO_PARAMS) -> Preview:
+    def preview(
+        self,
+        target: str | Path,
+        params: ParamsInput = NO_PARAMS,
+        *,
+        on_warning: Callable[[Diagnostic], None] | None = None,
+    ) -> Preview:
         """Say what going on with the run would do, as far as the export tells."""
-        return super().preview(self.find(str(target)), params)
+        return super().preview(self.find(str(target)), params, on_warning=on_warning)
 
     def replay(
         self,

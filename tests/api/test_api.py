@@ -156,7 +156,7 @@ def test_what_is_wrong_is_raised_as_an_error_with_code_message_and_hint(script: 
         "---\nsteps:\n  - { id: a, run: 'true', timeuot: 1s }\n---\n", encoding="utf-8"
     )
     (tmp_path / "wrong").mkdir()
-    (tmp_path / "wrong" / "interlock.toml").write_text("[run]\nengnie = 1\n", encoding="utf-8")
+    (tmp_path / "wrong" / "interlock.toml").write_text("[run]\nmax_concurency = 1\n", encoding="utf-8")
     found = script(
         """
 def tried(call):

@@ -60,7 +60,11 @@ def test_a_workflow_written_for_akm_compiles_unchanged_and_says_what_it_ignores(
     result = compile_workflow(text, "akm.md")
     flow = result.workflow
 
-    assert result.diagnostics == ()
+    assert [(found.severity, found.line) for found in result.diagnostics] == [
+        ("notice", 12),
+        ("notice", 23),
+        ("notice", 28),
+    ]
     assert flow is not None
     intake, build, check, child, verdict = flow.steps
     assert flow.envelope["generated"] == {"by": "tool", "at": "2026-07-30"}

@@ -70,13 +70,17 @@ def test_findings_are_sorted_and_said_once() -> None:
     assert source.failed
 
 
-def test_notes_are_no_findings() -> None:
+def test_notes_are_no_faults() -> None:
     source = Source("f.md", ["x"])
     source.note(Place(2, 1), "second")
     source.note(Place(1, 1), "first")
 
     assert source.notices() == ("line 1: first", "line 2: second")
-    assert source.diagnostics() == ()
+    assert [render(found) for found in source.diagnostics()] == [
+        "f.md:1:1: notice: first\n    1 | x\n      | ^",
+        "f.md:2:1: notice: second",
+    ]
+    assert not source.failed
 
 
 @pytest.mark.parametrize(

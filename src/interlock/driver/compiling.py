@@ -41,7 +41,10 @@ def load_workflow(path: Path, project: ProjectPaths, config: Config) -> tuple[Pl
 def require_plan(
     path: Path, project: ProjectPaths, config: Config, on_warning: Callable[[Diagnostic], None] | None = None
 ) -> Plan:
-    """Return the plan of the workflow at `path`. Raises WorkflowError with every diagnostic when one is an error."""
+    """Return the plan of the workflow at `path`; `on_warning` gets its warnings and notices.
+
+    Raises WorkflowError with every diagnostic when one is an error.
+    """
     plan, diagnostics = load_workflow(path, project, config)
     if plan is None:
         raise WorkflowError(diagnostics)

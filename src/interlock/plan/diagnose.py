@@ -46,6 +46,7 @@ class Source:
     def note(self, place: Place, message: str) -> None:
         """Record what is no fault, but should be said once per run."""
         self._notes.append((place, message))
+        self._add("notice", place, "notice", message, "")
 
     @property
     def failed(self) -> bool:

@@ -10,14 +10,14 @@ import click
 
 from interlock.cli.driving import drive
 from interlock.cli.estimate_text import estimate_lines
+from interlock.cli.findings import warn
 from interlock.cli.options import example, json_option, params_options, run_argument
-from interlock.cli.output import note, say, style, write_json
+from interlock.cli.output import say, style, write_json
 from interlock.cli.session import Session
 from interlock.cli.text import count, safe
 from interlock.cli.usage_text import money
 from interlock.driver.forking import ForkOrder
 from interlock.driver.params import ParamsInput
-from interlock.errors import Diagnostic
 from interlock.views.fork import fork_view
 
 _MOST_UNITS: Final = 10
@@ -58,7 +58,7 @@ def command(session: Session, /, run: str, **options: Any) -> int:  # noqa: ANN4
     )
     if not options["explain"]:
         return drive(
-            app, lambda on_event: app.fork(order, on_event=on_event, on_warning=_warn), as_json=options["as_json"]
+            app, lambda on_event: app.fork(order, on_event=on_event, on_warning=warn), as_json=options["as_json"]
         )
     found = app.explain_fork(order)
     view = fork_view(found, found.estimate)
@@ -91,9 +91,3 @@ def _lines(step: Mapping[str, Any], *, more: bool) -> Iterator[str]:
 def _stake(stake: Mapping[str, Any]) -> str:
     tokens = "tokens unknown" if stake["tokens"] is None else f"{stake['tokens']:,} tokens"
     return f"{tokens}, {'cost unknown' if stake['cost_usd'] is None else money(stake['cost_usd'])}"
-
-
-def _warn(found: Diagnostic) -> None:
-    from interlock.plan.diagnose import render  # noqa: PLC0415 - only a doubtful file needs it
-
-    note(f"{render(found)}\n")

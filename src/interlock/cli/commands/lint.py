@@ -41,8 +41,10 @@ def command(session: Session, texts: Sequence[str], *, as_json: bool) -> int:
         return code
     for diagnostic in found:
         say(render(diagnostic) + "\n")
-    warnings = len(found) - errors
-    note(f"{count(errors, 'error')}, {count(warnings, 'warning')}" if found else "no faults found")
+    notices = sum(1 for diagnostic in found if diagnostic.severity == "notice")
+    warnings = len(found) - errors - notices
+    faults = f"{count(errors, 'error')}, {count(warnings, 'warning')}" if errors + warnings else "no faults found"
+    note(faults + (f", {count(notices, 'notice')}" if notices else ""))
     return code
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 
 from interlock.cli.estimate_text import estimate_lines
+from interlock.cli.findings import tell
 from interlock.cli.options import RunOrFile, example, from_option, json_option, params_options
 from interlock.cli.output import say, style, write_json
 from interlock.cli.session import Session
@@ -36,7 +37,7 @@ def command(session: Session, /, target: str, **options: Any) -> None:  # noqa: 
             "blank-target", "the workflow or run id is blank", "give a FILE or a RUN; see `interlock list`"
         )
     params = ParamsInput(cli=list(options["params"]), file=options["params_file"])
-    found = session.app.preview(target, params)
+    found = session.app.preview(target, params, on_warning=tell)
     view = preview_view(found.plan_hash, found.steps, found.estimate)
     if options["as_json"]:
         write_json(view)

@@ -10,13 +10,14 @@ import click
 
 from interlock.app import App
 from interlock.cli.driving import drive
+from interlock.cli.findings import warn
 from interlock.cli.options import Duration, Money, RunOrFile, example, json_option, params_options
 from interlock.cli.output import note
 from interlock.cli.session import Session
 from interlock.driver.loop import Observer
 from interlock.driver.params import NO_PARAMS, ParamsInput
 from interlock.driver.result import Result
-from interlock.errors import Diagnostic, UsageError
+from interlock.errors import UsageError
 from interlock.model.states import RUN_ENDED, RunState
 
 _FILE_ONLY = {"params": "-p", "params_file": "--params-file", "key": "--key", "if_running": "--if-running"}
@@ -98,7 +99,7 @@ def _run_file(app: App, path: Path, options: dict[str, Any], timeout_s: float | 
         if_running=cast("Literal['fail', 'skip'] | None", options["if_running"]),
         timeout_s=timeout_s,
         on_event=on_event,
-        on_warning=_warn,
+        on_warning=warn,
     )
     if options["wait"] and result.state == RunState.WAITING:
         left_s = None if timeout_s is None else max(0.0, timeout_s - (time.monotonic() - began))
@@ -116,12 +117,6 @@ def _confirm(app: App, target: str | Path, params: ParamsInput, options: dict[st
     from interlock.cli.confirm import confirm_over  # noqa: PLC0415 - only where it was asked for
 
     confirm_over(app, target, params, options["confirm_over"])
-
-
-def _warn(found: Diagnostic) -> None:
-    from interlock.plan.diagnose import render  # noqa: PLC0415 - only a doubtful file needs it
-
-    note(f"{render(found)}\n")
 
 
 def _refuse_file_options(options: dict[str, Any]) -> None:
