@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from interlock.store.base import RequestKind
 
 CommitHook = Callable[[str], None]
+OnWarning = Callable[[Diagnostic], None]
 
 
 class App:
@@ -95,6 +96,11 @@ class App:
         return self._config
 
     @property
+    def config_as_read(self) -> tuple[Config, tuple[Diagnostic, ...]]:
+        """What could be read of the configuration, for looking at it alone, and all that is wrong in it."""
+        return self._config, self._config_faults
+
+    @property
     def store(self) -> Store:
         """The journal, for reading; an empty one where there is none yet. Raises StoreError when it can't be read."""
         if self._writer is not None:
@@ -124,17 +130,11 @@ class App:
         from interlock.driver.compiling import load_workflow, workflow_files  # noqa: PLC0415 - heavy: YAML, CommonMark
 
         # a child's faults come with it and with each of its callers
-        found = set(self._config_faults)
-        for path in workflow_files(paths):
-            found.update(load_workflow(path, self.project, self._config)[1])
-        return sorted(found)
+        found = (load_workflow(path, self.project, self._config)[1] for path in workflow_files(paths))
+        return sorted(set(self._config_faults).union(*found))
 
     def preview(
-        self,
-        target: str | Path,
-        params: ParamsInput = NO_PARAMS,
-        *,
-        on_warning: Callable[[Diagnostic], None] | None = None,
+        self, target: str | Path, params: ParamsInput = NO_PARAMS, *, on_warning: OnWarning | None = None
     ) -> Preview:
         """Say what starting the workflow file, or going on with the run, would do."""
         from interlock.decide.preview import preview  # noqa: PLC0415 - a run needs no estimate
@@ -174,7 +174,7 @@ class App:
         if_running: Literal["fail", "skip"] | None = None,
         timeout_s: float | None = None,
         on_event: Observer | None = None,
-        on_warning: Callable[[Diagnostic], None] | None = None,
+        on_warning: OnWarning | None = None,
     ) -> Result:
         """Start a new run of a workflow file and drive it to where it can go; with `key`, continue that key's run."""
         plan = self._compile(path, on_warning)
@@ -202,7 +202,7 @@ class App:
         *,
         timeout_s: float | None = None,
         on_event: Observer | None = None,
-        on_warning: Callable[[Diagnostic], None] | None = None,
+        on_warning: OnWarning | None = None,
     ) -> Result:
         """Start a new run from an old one: what it completed on the same input is taken over, the rest runs."""
         from interlock.driver.forking import new_fork  # noqa: PLC0415 - most runs are no forks
@@ -311,7 +311,7 @@ class App:
         return collect(self._open(), self.project, self._clock.wall_ms() - older_than_ms, dry_run=dry_run)
 
     # below the verbs
-    def _draft(self, order: ForkOrder, on_warning: Callable[[Diagnostic], None] | None) -> Draft:
+    def _draft(self, order: ForkOrder, on_warning: OnWarning | None) -> Draft:
         from interlock.driver.forking import draft  # noqa: PLC0415 - as above
 
         return draft(order, self.store, self.project.root, lambda path: self._compile(path, on_warning), self._params)
@@ -337,7 +337,7 @@ class App:
             forget_uncommitted(plan, run_id)
         return created, lease
 
-    def _compile(self, path: Path, on_warning: Callable[[Diagnostic], None] | None) -> Plan:
+    def _compile(self, path: Path, on_warning: OnWarning | None) -> Plan:
         from interlock.driver.compiling import require_plan  # noqa: PLC0415 - heavy: YAML, CommonMark
 
         if is_faulty(self._config_faults):

@@ -11,16 +11,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from interlock.app import App, open_project
+from interlock.app import App, OnWarning, open_project
 from interlock.driver.importing import open_export
 from interlock.driver.params import NO_PARAMS, ParamsInput
-from interlock.errors import Diagnostic, UsageError
+from interlock.errors import UsageError
 from interlock.model.states import RunState
 from interlock.plan.config import Config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from interlock.driver.estimating import Preview
     from interlock.driver.replay_report import Replay
     from interlock.driver.result import Result
@@ -69,11 +67,7 @@ class ExportApp(App):
         self._refuse()
 
     def preview(
-        self,
-        target: str | Path,
-        params: ParamsInput = NO_PARAMS,
-        *,
-        on_warning: Callable[[Diagnostic], None] | None = None,
+        self, target: str | Path, params: ParamsInput = NO_PARAMS, *, on_warning: OnWarning | None = None
     ) -> Preview:
         """Say what going on with the run would do, as far as the export tells."""
         return super().preview(self.find(str(target)), params, on_warning=on_warning)
@@ -92,7 +86,7 @@ class ExportApp(App):
             raise UsageError("run-active", message, f"export it again when it has ended: interlock export {run_id}")
         return super().replay(run_id, workflow=workflow, faults=faults, params=params)
 
-    def _compile(self, path: Path, on_warning: Callable[[Diagnostic], None] | None) -> Plan:
+    def _compile(self, path: Path, on_warning: OnWarning | None) -> Plan:
         from interlock.driver.compiling import require_plan  # noqa: PLC0415 - heavy: YAML, CommonMark
 
         with open_project(self._home) as app:

@@ -77,3 +77,54 @@ def test_doctor_says_what_run_would_refuse(tmp_path: Path, interlock: Interlock)
     assert done.returncode == 1
     assert (found["functions"]["ok"], found["journal place"]["ok"]) == (False, False)
     assert found["journal place"]["detail"] == f"{tmp_path}/.interlock is in the way: it is not a folder"
+
+
+FAULTY = """[run]
+python = 3
+[limits]
+max_items = 0
+[engines.mine]
+kind = "agent"
+agent = "command"
+command = ["/bin/cat"]
+[engines.other]
+kind = "agnt"
+[env.good]
+vars = ["HOME"]
+[env.bad]
+vars = 3
+"""
+HOST = {
+    "python",
+    "sqlite",
+    "git",
+    "shell",
+    "journal place",
+    "filesystem",
+    "disk space",
+    "/proc",
+    "pidfd",
+    "pid namespaces",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "faults", "also"),
+    [
+        (FAULTY, 4, {"engine mine", "env good"}),
+        ("[run\n", 1, set()),
+        ("[limits]\nmax_items = 0\n", 1, {"functions"}),
+    ],
+)
+def test_doctor_checks_under_a_faulty_configuration_what_does_not_depend_on_it(
+    tmp_path: Path, interlock: Interlock, text: str, faults: int, also: set[str]
+) -> None:
+    (tmp_path / "interlock.toml").write_text(text, encoding="utf-8")
+    done = interlock("doctor", "--json", cwd=tmp_path)
+    found = {entry["name"]: entry for entry in json.loads(done.stdout)}
+    assert done.returncode == 78
+    assert set(found) == {*HOST, "journal", "configuration", *also}
+    told = f"{faults} error{'s' if faults > 1 else ''} in {tmp_path}/interlock.toml"
+    assert (found["configuration"]["ok"], found["configuration"]["detail"]) == (False, told)
+    assert found["configuration"]["hint"] == "mend what is told of it; what depends on it was not checked"
+    assert done.stderr.count("interlock.toml:") == faults

@@ -11,9 +11,11 @@ from interlock.cli.options import example, json_option
 from interlock.cli.output import say, style, write_json_list
 from interlock.cli.session import Session
 from interlock.cli.text import count, safe
+from interlock.driver.configuration import is_faulty
 from interlock.driver.doctor import Check
-from interlock.errors import StoreError
+from interlock.errors import ConfigError, StoreError
 from interlock.model.states import RunState
+from interlock.plan.config import Config
 
 
 @click.command(epilog=example("interlock doctor"))
@@ -24,10 +26,16 @@ def command(session: Session, *, as_json: bool) -> int:
 
     Of each engine it says whether it is there, which version, whether its key is set, and what it can't do; no prompt
     is sent. Of each env group it says whether its variables, files and programs are there; no secret is read. Exits 1
-    if something that interlock promises, or that is configured, is not to be had here.
+    if something that interlock promises, or that is configured, is not to be had here. Faults of the configuration are
+    told last, with exit 78; what doesn't depend on them is checked.
     """
     app = session.app
-    checks = [*_host(app), _interpreter(app), _journal(app), *_groups(app), *_engines(app)]
+    config, faults = app.config_as_read
+    wrong = ConfigError(faults) if is_faulty(faults) else None
+    checks = [*_host(app), *_interpreter(app, config), _journal(app), *_groups(app, config), *_engines(app, config)]
+    if wrong:
+        hint = "mend what is told of it; what depends on it was not checked"
+        checks.append(Check(name="configuration", ok=False, detail=wrong.message, hint=hint))
     if as_json:
         write_json_list(
             {
@@ -48,6 +56,8 @@ def command(session: Session, *, as_json: bool) -> int:
                 say(f"  {'':<{width}}  note: {safe(text)}")
             if check.hint:
                 say(f"  {'':<{width}}  hint: {safe(spelled(check.hint))}")
+    if wrong:
+        raise wrong
     return 0 if all(check.ok for check in checks) else 1
 
 
@@ -58,27 +68,31 @@ def _host(app: App) -> list[Check]:
     return [blocked if blocked and blocked.name == check.name else check for check in app.doctor()]
 
 
-def _interpreter(app: App) -> Check:
+def _interpreter(app: App, config: Config) -> list[Check]:
+    if config.doubts("run.python"):
+        return []
     from interlock.driver.doctor_project import check_interpreter  # noqa: PLC0415 - as above
 
-    configured = app.config.run.python
-    return check_interpreter(app.project, configured if isinstance(configured, tuple) else ())
+    configured = config.run.python
+    return [check_interpreter(app.project, configured if isinstance(configured, tuple) else ())]
 
 
-def _groups(app: App) -> list[Check]:
-    if not app.config.env:
+def _groups(app: App, config: Config) -> list[Check]:
+    groups = [group for name, group in config.env.items() if not config.doubts(f"env.{name}")]
+    if not groups:
         return []
     from interlock.driver.doctor_env import check_groups  # noqa: PLC0415 - only where env groups are configured
 
-    return check_groups(app.config.env.values(), app.project.root)
+    return check_groups(groups, app.project.root)
 
 
-def _engines(app: App) -> list[Check]:
-    if not app.config.engines:
+def _engines(app: App, config: Config) -> list[Check]:
+    engines = [engine for name, engine in config.engines.items() if not config.doubts(f"engines.{name}")]
+    if not engines:
         return []
     from interlock.driver.doctor_engines import check_engines  # noqa: PLC0415 - only where engines are configured
 
-    return check_engines(app.config.engines.values(), app.project.root, app.config.env)
+    return check_engines(engines, app.project.root, config.env)
 
 
 def _journal(app: App) -> Check:
