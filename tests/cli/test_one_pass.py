@@ -105,3 +105,17 @@ def test_runs_can_be_read_under_a_faulty_configuration_and_go_on_under_a_good_on
     assert (refused.returncode, "unknown key 'foo'" in refused.stderr) == (78, True)
     (tmp_path / "interlock.toml").write_text("", encoding="utf-8")
     assert interlock("resume", "last", cwd=tmp_path).returncode == 0
+
+
+def test_a_file_that_is_no_yaml_hides_no_fault_of_another_nor_of_the_configuration(
+    tmp_path: Path, interlock: Interlock
+) -> None:
+    (tmp_path / "interlock.toml").write_text("[limits]\nmax_items = 0\n", encoding="utf-8")
+    (tmp_path / "a.md").write_text("---\nsteps:\n  - { id: a, run: [ }\n---\n", encoding="utf-8")
+    (tmp_path / "b.md").write_text("---\nsteps:\n  - { id: a, run: echo, env: [gone] }\n---\n", encoding="utf-8")
+    done = interlock("lint", "a.md", "b.md", "--json", cwd=tmp_path)
+    found = [(Path(one["file"]).name, one["line"], one["code"]) for one in json.loads(done.stdout)]
+    assert found == [("interlock.toml", 2, "wrong-type"), ("a.md", 3, "yaml-syntax"), ("b.md", 3, "unknown-env")]
+    assert done.returncode == 2
+    refused = interlock("run", "a.md", cwd=tmp_path)
+    assert (refused.returncode, "max_items" in refused.stderr, "not YAML" in refused.stderr) == (78, True, True)

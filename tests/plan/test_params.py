@@ -99,6 +99,14 @@ def test_a_single_fault_stands_alone() -> None:
     assert str(refusal(inner, given={"x": [{"n": "a"}]})) == 'param \'x\' at [0].n: "a" is not of type "integer"'
 
 
+@pytest.mark.parametrize("given", [{"cli": [("hwo", "x")]}, {"given": {"wh": "x"}}, {"file_values": {"Who": "x"}}])
+def test_a_required_param_that_is_only_misspelled_is_not_said_to_be_missing(given: dict[str, Any]) -> None:
+    who = param("who", {"type": "string"}, required=True)
+    (name,) = (name for part in given.values() for name in dict(part))
+    assert str(refusal(who, **given)) == f"there is no param '{name}' (did you mean 'who')"
+    assert "param 'who' is required" in str(refusal(who, cli=[("zzz", "x")]))
+
+
 def test_a_workflow_without_params_says_so() -> None:
     assert str(refusal(cli=[("a", "1")])) == "there is no param 'a' (the workflow declares no params)"
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from interlock.errors import UsageError
 from interlock.model import canon
 from interlock.model.plan import Param
-from interlock.plan.diagnose import Source, shown, suggest
+from interlock.plan.diagnose import Source, nearest, shown, suggest
 from interlock.plan.scalars import to_json
 from interlock.plan.schema_check import is_plain
 from interlock.plan.yaml import compose
@@ -42,7 +42,9 @@ def coerce_params(
 ) -> Values:
     """Return the values of a run: `cli` over `given` over `file_values` over defaults. Raises UsageError."""
     declared = {param.name: param for param in params}
-    faults = _unknown([*(file_values or {}), *(given or {}), *(name for name, _ in cli)], declared)
+    unknown = [n for n in (*(file_values or {}), *(given or {}), *(name for name, _ in cli)) if n not in declared]
+    misspelled = {nearest(name, declared) for name in unknown}
+    faults = _unknown(unknown, declared)
     values: Values = {p.name: canon.loads(p.default_json) for p in params if p.default_json is not None}
     for part in (file_values or {}, given or {}):
         values.update((name, value) for name, value in part.items() if name in declared)
@@ -51,7 +53,8 @@ def coerce_params(
         if texts:
             values[name] = _typed(param, texts, faults)
     for param in params:
-        faults += _check(param, values)
+        if param.name in values or param.name not in misspelled:
+            faults += _check(param, values)
     if faults:
         raise _error(faults, declared)
     return {name: values[name] for name in declared if name in values}
@@ -101,9 +104,8 @@ def _unreadable(file: str, why: str) -> UsageError:
 def _unknown(names: Sequence[str], declared: Mapping[str, Param]) -> list[str]:
     faults = []
     for name in dict.fromkeys(names):
-        if name not in declared:
-            near = suggest(name, declared) if declared else "the workflow declares no params"
-            faults.append(f"there is no param '{shown(name)}'" + (f" ({near.removesuffix('?')})" if near else ""))
+        near = suggest(name, declared) if declared else "the workflow declares no params"
+        faults.append(f"there is no param '{shown(name)}'" + (f" ({near.removesuffix('?')})" if near else ""))
     return faults
 
 
