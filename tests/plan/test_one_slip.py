@@ -150,9 +150,17 @@ def test_a_section_of_a_step_without_an_id_is_nobody_s_fault_but_another_is_its_
     assert [(one.line, one.code) for one in lint(text)] == [(3, "missing-key"), (8, "unknown-section")]
 
 
-def test_defaults_that_cannot_be_read_may_have_been_any() -> None:
-    text = f"{HEAD}defaults: [isolation]\nsteps:\n  - {{ id: a, {MERGE} }}\n---\n"
-    assert [(one.line, one.code) for one in lint(text)] == [(3, "wrong-type")]
+@pytest.mark.parametrize(
+    ("written", "code"),
+    [
+        ("defaults: [isolation]", "wrong-type"),
+        ("default_settings: { isolation: worktree, engine: own }", "unknown-key"),
+    ],
+)
+def test_defaults_that_cannot_be_read_may_have_been_any(written: str, code: str) -> None:
+    steps = f"  - {{ id: a, {MERGE} }}\n  - {{ id: b }}"
+    text = f"{HEAD}{written}\nsteps:\n{steps}\n---\n## b\nLook.\n"
+    assert [(one.line, one.code) for one in lint(text, "")] == [(3, code)]
 
 
 def test_a_faulty_param_hides_no_reference_to_one_that_is_not_declared() -> None:
@@ -167,4 +175,30 @@ def test_a_heading_that_is_nearly_gate_is_a_warning_where_no_judge_waits_for_it(
     text = "---\nsteps:\n  - { id: review, engine: coder }\n---\n## review\nLook.\n### Gate\nIt says so.\n"
     assert [(one.line, one.severity, one.message, one.hint) for one in lint(text)] == [
         (7, "warning", "'### Gate' starts no rubric", "write it '### gate'")
+    ]
+
+
+def test_a_step_with_a_misspelled_key_is_held_against_the_configuration_and_the_project_too() -> None:
+    text = """---
+defaults: { on_eror: fail }
+steps:
+  - { id: a, timout: 1s, engine: gone, env: [lost] }
+  - { id: b, usess: ./gone.sh, cwd: nowhere }
+  - { id: c, uses: ./gone.sh, cwdd: nowhere }
+  - { id: d, runn: make, gate: { chek: [no-such-program] } }
+---
+## a
+Look.
+"""
+    assert [(one.line, one.code) for one in lint(text)] == [
+        (2, "unknown-key"),
+        (4, "unknown-key"),
+        (4, "unknown-engine"),
+        (4, "unknown-env"),
+        (5, "unknown-key"),
+        (6, "bad-script"),
+        (6, "unknown-key"),
+        (6, "bad-cwd"),
+        (7, "unknown-key"),
+        (7, "unknown-key"),
     ]

@@ -39,7 +39,7 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
     workflow: Workflow | None
     diagnostics: tuple[Diagnostic, ...]
     sound: Workflow | None
-    """The workflow, or of a faulty one the steps without a fault of their own: what can be looked at further."""
+    """The workflow, or of a faulty one the steps of which all is clear: what can be looked at further."""
     params: tuple[Param, ...] | None
     """Its params, where none of them is at fault."""
 
@@ -102,9 +102,11 @@ def _workflow(written: Document, fields: f.Fields, params: tuple[Param, ...], gr
 def _read_steps(written: Document, fields: f.Fields) -> tuple[list[Draft], bool]:
     """Return the steps, and whether there is one without an id that could be read."""
     source = written.source
-    before = source.errors
+    before = source.unclear
     defaults = fields.read("defaults", _read_defaults)
-    sound = source.errors == before
+    sound = source.unclear == before
+    if defaults is UNSET and "defaults" in fields:
+        sound, defaults = False, s.unreadable(fields.place_of("defaults"))
     fields.require("steps")
     listed = fields.read("steps", f.sequence)
     items: Sequence[Node] = () if listed is UNSET else listed.items
@@ -133,9 +135,9 @@ def _drafts(given: Given, starts: Sequence[Start | None], *, sound: bool) -> lis
             first = drafts[start.id].place.line
             message = f"a second step '{start.id}'"
             source.error(start.place, "duplicate-step", message, f"the first stands on line {first}")
-        before = source.errors
+        before = source.unclear
         draft = read_step(given, start)
-        draft.sound = sound and start.sound and source.errors == before
+        draft.sound = sound and start.sound and draft.kind is not None and source.unclear == before
         if start.id:
             drafts.setdefault(start.id, draft)
     return list(drafts.values())

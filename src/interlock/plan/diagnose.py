@@ -33,6 +33,8 @@ class Source:
         self._notes: list[tuple[Place, str]] = []
         self.errors = 0
         """How many errors were recorded so far, repeats counted: one that an alias brings twice is one of both."""
+        self.mended = 0
+        """How many of them leave nothing unknown, since what was meant is clear."""
 
     def error(self, place: Place, code: str, message: str, hint: str = "") -> None:
         """Record an error at `place`."""
@@ -52,6 +54,11 @@ class Source:
     def failed(self) -> bool:
         """Whether any error was recorded."""
         return self.errors > 0
+
+    @property
+    def unclear(self) -> int:
+        """How many errors there are so far that leave something unknown."""
+        return self.errors - self.mended
 
     @property
     def count(self) -> int:

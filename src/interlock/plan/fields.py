@@ -52,6 +52,7 @@ class Fields:
         self.misspelled[meant] = place
         if is_one_slip(name, meant):
             self._entries[meant] = entry
+            self.source.mended += 1
 
     def __contains__(self, key: str) -> bool:
         return key in self._entries or key in self.misspelled

@@ -47,7 +47,7 @@ class Named(msgspec.Struct, frozen=True):
 
 
 class Draft(msgspec.Struct, kw_only=True):
-    """A step on its own. `needs` is None where the author wrote none; `sound` says that nothing of it is at fault."""
+    """A step on its own. `needs` is None where the author wrote none; `sound` says that all of it is clear."""
 
     id: str
     place: Place
@@ -94,7 +94,7 @@ class Start(msgspec.Struct, frozen=True):
 
 def read_start(source: Source, node: Node) -> Start | None:
     """Return the beginning of the step at `node`, with its id, also one that cannot be; None where there is no step."""
-    before = source.errors
+    before = source.unclear
     if not isinstance(node, Mapping):
         f.wrong(source, node, "a step", "a mapping", "write '- id: <name>'")
         return None
@@ -106,7 +106,7 @@ def read_start(source: Source, node: Node) -> Start | None:
     if written is not None and name and not STEP_ID.fullmatch(name):
         hint = "start with a letter or '_', go on with letters, digits, '_' and '-'"
         source.error(written.place, "bad-name", f"'{shown(name)}' cannot be a step's id", hint)
-    return Start(node, fields, name, written.place if written else node.place, source.errors == before)
+    return Start(node, fields, name, written.place if written else node.place, source.unclear == before)
 
 
 def read_step(given: Given, start: Start) -> Draft:
