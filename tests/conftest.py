@@ -7,10 +7,15 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 from tests.e2e.report import pytest_terminal_summary
 from tests.modelserver.fixture import model_server
 
 __all__ = ["heard_signals", "model_server", "own_home", "pytest_terminal_summary"]
+
+# time limits of single examples say nothing on a shared machine
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -135,7 +135,7 @@ def journal() -> Iterator[tuple[Path, SqliteStore]]:
             yield paths.root, store
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(plans() | plans(kinds="solo route route continue"), st.integers(0, 2**32), st.sampled_from([25, 5, 0]))
 def test_exit_code_json_and_text_agree_on_every_end(plan: Plan, seed: int, troubles: int) -> None:
     ended = simulate(plan, world(seed, plan, troubles=troubles), PARAMS, pick=picker(seed))
@@ -146,7 +146,7 @@ def test_exit_code_json_and_text_agree_on_every_end(plan: Plan, seed: int, troub
         agree(ended.snap, root)
 
 
-@settings(deadline=None, max_examples=10, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
 @given(agent_plans(), st.integers(0, 2**32))
 def test_exit_code_json_and_text_agree_wherever_a_run_stops(plan: Plan, seed: int) -> None:
     with journal() as (root, store):

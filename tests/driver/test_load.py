@@ -43,7 +43,7 @@ def known(snap: Snapshot) -> dict[str, Any]:
     }
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(plans(), st.integers(0, 2**32), st.integers(1, 60))
 def test_a_run_read_from_the_journal_is_the_run_that_was_in_memory(plan: Plan, seed: int, cut: int) -> None:
     events = simulate(plan, world(seed, plan), PARAMS, pick=picker(seed)).events[:cut]

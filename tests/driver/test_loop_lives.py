@@ -50,7 +50,7 @@ def money(snap: Snapshot) -> tuple[object, ...]:
     return snap.tokens, round(snap.cost_usd, 6), snap.parked, snap.granted, snap.raised, seen, snap.sessions
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(agent_plans(), st.integers(0, 2**32), st.integers(1, 40))
 def test_the_journal_takes_every_event_of_a_life_and_gives_the_run_back(plan: Plan, seed: int, size: int) -> None:
     with tempfile.TemporaryDirectory() as folder, SqliteStore.in_memory(Path(folder)) as store:

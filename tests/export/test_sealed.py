@@ -114,7 +114,7 @@ def test_a_file_that_another_program_packed_again_is_found(whole: Path, tmp_path
     assert "expected the gzip head" in refused(tmp_path / "again.gz", again).message
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(cut=st.data())
 def test_any_piece_put_in_the_place_of_another_is_found(whole: Path, cut: st.DataObject) -> None:
     good = whole.read_bytes()

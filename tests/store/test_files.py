@@ -105,7 +105,7 @@ def test_a_journal_that_finds_no_room_takes_that_which_was_kept(
     assert not room.exists()
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(cut=st.integers(min_value=0, max_value=10_000))
 def test_a_spool_cut_anywhere_loses_only_the_torn_line(tmp_path: Path, cut: int) -> None:
     spool = Spool(tmp_path)

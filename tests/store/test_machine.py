@@ -20,7 +20,7 @@ SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too
 
 @pytest.mark.parametrize(("body", "examples"), [(GatedLife, 10), (MemoryLife, 30)])
 def test_a_runs_life_at_random(body: type[GatedLife], examples: int) -> None:
-    config = settings(max_examples=examples, stateful_step_count=40, deadline=None, suppress_health_check=SLOW)
+    config = settings(max_examples=examples, stateful_step_count=40, suppress_health_check=SLOW)
     run_state_machine_as_test(body, settings=config)
 
 
@@ -50,7 +50,6 @@ def test_a_random_life_notices_a_planted_fault(fault: Sql) -> None:
     config = settings(
         max_examples=60,
         stateful_step_count=40,
-        deadline=None,
         suppress_health_check=SLOW,
         phases=[Phase.generate],
         report_multiple_bugs=False,
