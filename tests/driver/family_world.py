@@ -19,18 +19,21 @@ from interlock.store.base import RunRow
 
 PARENT = "parent.md"
 PATIENCE_S = 60.0
+INPUT = """sed 's/.*"inputs":{[^:]*:"\\([^"]*\\)".*/\\1/' "$INTERLOCK_CONTEXT\""""
+"""Says the step's only input, a text."""
 ONE = """
 steps:
   - { id: first, run: [echo, hello] }
   - { id: below, uses: ./child.md, with: { word: steps.first.output } }
-  - { id: last, inputs: [steps.below.output], run: 'jq -r ".inputs[]" "$INTERLOCK_CONTEXT"' }
+  - { id: last, inputs: [steps.below.output], run: SHOWN }
 """
 SAY = """
 params: { word: { type: string, required: true }, mark: { type: string, default: "!" } }
 steps:
   - { id: say, run: 'echo "$INTERLOCK_PARAM_WORD$INTERLOCK_PARAM_MARK"' }
-  - { id: again, inputs: [steps.say.output], run: 'jq -r ".inputs[]" "$INTERLOCK_CONTEXT"' }
+  - { id: again, inputs: [steps.say.output], run: SHOWN }
 """
+ONE, SAY = (text.replace("SHOWN", json.dumps(INPUT)) for text in (ONE, SAY))
 MAP = """
 params: { names: { type: array, default: [a, b, c] } }
 steps:
