@@ -18,10 +18,11 @@ PAGE = ROOT / "docs" / "states.md"
 HEAD = """\
 # The four lives
 
-Every run, step, unit and attempt is in exactly one state. The moves below are the only ones there are: the
-decisions, the journal's checks and this page are made from the same tables
-([`model/states.py`](../src/interlock/model/states.py)). This page is drawn by `tools/draw_states.py`; a test
-fails when it is not fresh.
+Every run, step, unit and attempt is in exactly one state. The moves below are the only ones there are: they stand in
+tables ([`model/states.py`](../src/interlock/model/states.py)) from which the journal refuses every other move of a run,
+step and unit, to which tests hold whatever is decided in runs made at random, and from which `tools/draw_states.py` draws
+this page. A test fails when it is not fresh. A gate has no life of its own: its step is `gating`, and its checks, judges
+and approvals are units.
 
 A thick border marks an end. `resume` reopens some ends; those moves are drawn as well.
 """
