@@ -12,7 +12,7 @@ from tests.stranger import as_stranger, give_to_stranger
 
 from interlock.dispatch.git.base import IsolationError
 from interlock.dispatch.git.command import Git
-from interlock.dispatch.git.repository import commit_of
+from interlock.dispatch.git.repository import find, head
 from interlock.dispatch.git.snapshot import index_beside, snapshot_commit
 
 REF = "refs/interlock/r1/base"
@@ -80,6 +80,12 @@ def test_a_file_that_cannot_be_read_is_told(make_repo: Callable[..., Repo]) -> N
         said = as_stranger(take_along)
         assert said.startswith(f"uncommitted work in {root} cannot be taken along: error: ")
         assert "closed" in said
+
+
+def commit_of(root: Path, environ: dict[str, str] | None = None) -> str:
+    git = Git(environ)
+    find(git, root)
+    return head(git, root)
 
 
 def refused(root: Path, environ: dict[str, str] | None = None) -> tuple[str, str, str]:

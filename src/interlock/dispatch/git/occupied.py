@@ -37,7 +37,7 @@ def go_on_in(git: Git, repository: Repository, ask: WorktreeAsk) -> bool:
 def make_room(git: Git, repository: Repository, ask: WorktreeAsk) -> WorktreeAsk | None:
     """Free the path; return the worktree that was moved aside and is to be kept under its own ref, if there is one."""
     found, tree = _readable(git, repository, ask)
-    if found is not None and tree in _kept(git, repository, ask) and not _holds_others(repository, ask.path):
+    if found is not None and tree in _kept(git, repository, ask) and not repo.holds_others(repository, ask.path):
         keep_commits(git, repository.common, found.admin, (), ask.ref, _head(git, repository, found))
         remove(git, repository, ask.path, forced=True)
         return None
@@ -75,7 +75,3 @@ def _named(path: str) -> tuple[str, ...]:
 
 def _head(git: Git, repository: Repository, found: Registration) -> str | None:
     return repo.resolve(git, repository.common, f"worktrees/{Path(found.admin).name}/HEAD")
-
-
-def _holds_others(repository: Repository, path: str) -> bool:
-    return any(repo.below(one.path, path) for one in repo.registrations(repository.common))

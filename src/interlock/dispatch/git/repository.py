@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import msgspec
@@ -69,16 +69,6 @@ def head(git: Git, root: str | Path) -> str:
     return answer.text
 
 
-def commit_of(root: str | Path, environ: Mapping[str, str] | None = None) -> str:
-    """Return the commit that the checkout around `root` stands at.
-
-    Raises IsolationError: no repository, a bare one, none of its commits there, or one that git refuses to trust.
-    """
-    git = Git(environ)
-    find(git, root)
-    return head(git, root)
-
-
 def resolve(git: Git, root: str | Path, name: str) -> str | None:
     """Return the commit that `name` means, None when it means none."""
     answer = git(root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", allowed=(0, 1, 128))
@@ -126,6 +116,11 @@ def registered(common: str, path: str) -> Registration | None:
 def below(path: str, folder: str) -> bool:
     """Tell whether `path` lies in `folder`, and is not the folder itself."""
     return path.startswith(folder.rstrip("/") + "/")
+
+
+def holds_others(repository: Repository, path: str) -> bool:
+    """Tell whether somebody made a worktree below `path`, also where git ignores it."""
+    return any(below(one.path, path) for one in registrations(repository.common))
 
 
 def forget(git: Git, repository: Repository, registration: Registration) -> None:

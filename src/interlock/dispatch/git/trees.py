@@ -97,7 +97,7 @@ class Trees:
             tree = tree_of(self._git, found.admin, cwd, place)
             commit = self._committed(repository, tree, head, ask)
         traces = stashes + keep_commits(self._git, repository.common, found.admin, (commit, ask.commit), ask.ref)
-        changed = commit != ask.commit or traces or (there and self._holds_others(repository, ask.path))
+        changed = commit != ask.commit or traces or (there and repo.holds_others(repository, ask.path))
         if changed:
             if ask.path not in self._begun:
                 commit = self._kept_already(repository, commit, ask)
@@ -204,10 +204,6 @@ class Trees:
 
     def _leads_to(self, repository: Repository, commit: str, earlier: str) -> bool:
         return not self._git(repository.common, "merge-base", "--is-ancestor", earlier, commit, allowed=(0, 1)).code
-
-    def _holds_others(self, repository: Repository, path: str) -> bool:
-        """Tell whether somebody made a worktree below `path`, also where it is ignored, or locked this one."""
-        return any(repo.below(one.path, path) for one in repo.registrations(repository.common))
 
     def _mend_link(self, repository: Repository, found: Registration) -> None:
         """Give a kept worktree its `.git` back when the unit removed it."""
