@@ -272,10 +272,16 @@ def test_faults_of_either_half_leave_no_plan(paths: ProjectPaths) -> None:
 def test_what_cannot_be_read_is_a_diagnostic(paths: ProjectPaths) -> None:
     write(paths.root / "flow.md", b"\xff")
     write(paths.root / "file")
+    os.mkfifo(paths.root / "pipe.md")
     cases = {
         "floww.md": ("no-such-file", "there is no such file", "did you mean 'flow.md'?"),
         "else/where": ("no-such-file", "there is no such file", "check the path"),
         "flows": ("not-a-file", "this is a folder, not a workflow", "name a Markdown file in it"),
+        "pipe.md": (
+            "not-a-file",
+            "this is a pipe or a device, not a workflow",
+            "save it as a Markdown file",
+        ),
         "file/x": ("unreadable", "can't read the workflow: not a directory", "make the file readable"),
     }
     for name, expected in cases.items():

@@ -73,6 +73,12 @@ def _read(path: Path) -> bytes | Source:
         if path.is_dir():
             source.error(start, "not-a-file", "this is a folder, not a workflow", "name a Markdown file in it")
             return source
+        if path.exists() and not path.is_file():
+            # a pipe that nobody writes to would be waited for, for ever
+            source.error(
+                start, "not-a-file", "this is a pipe or a device, not a workflow", "save it as a Markdown file"
+            )
+            return source
         with path.open("rb") as stream:
             return stream.read(MOST_WORKFLOW_BYTES)
     except FileNotFoundError:

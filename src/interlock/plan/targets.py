@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 from interlock.model.workflow import PromptDecl, RunDecl, TargetDecl, UsesDecl
 from interlock.plan import fields as f
 from interlock.plan.diagnose import Source, shown
+from interlock.plan.scalars import is_null
 from interlock.plan.yaml import Node, Scalar
 from interlock.plan.yaml import Sequence as ListNode
 
@@ -39,6 +40,10 @@ def read_command(source: Source, node: Node, what: str) -> RunDecl | UnsetType:
         return UNSET if argv is UNSET else RunDecl(place=node.place, argv=argv)
     if not isinstance(node, Scalar):
         return f.wrong(source, node, what, "text for the shell or a list of arguments")
+    if node.text and is_null(node):
+        return f.wrong(
+            source, node, what, "a command", "null runs nothing; quote it if a program of that name is meant"
+        )
     line = f.text(source, node, what)
     if line is UNSET:
         return UNSET

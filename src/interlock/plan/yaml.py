@@ -26,6 +26,7 @@ MAX_REPEATED: Final = 10_000
 _TAG: Final = "tag:yaml.org,2002:"
 _MOST_TABS: Final = 20
 _SMALL: Final = 65_536
+_UNREAD: Final = "what else is wrong is told once this is mended"
 _UNPRINTABLE_ASCII: Final = re.compile("[^\t\n -~]")
 # characters that the scanner takes for line breaks or does not count, against YAML 1.2
 _MISREAD: Final = "\x85\u2028\u2029\ufeff"
@@ -107,18 +108,21 @@ def compose(text: str, source: Source) -> Node | None:
     if not (misread := _stand_ins(text)):
         source.error(Place(1, 1), "yaml-syntax", "the text uses the whole private use area of Unicode")
         return None
-    tabs = 0
+    faults: list[_Fault] = []
     while True:
         composer = _Composer(source, misread)
         fault = composer.run(text.translate({ord(k): v for k, v in misread.items()}))
-        if fault is None or fault.code != "tab" or tabs >= (_MOST_TABS if len(text) < _SMALL else 1):
+        if fault is None or (faults and fault.code != "tab"):
+            # what is no tab may only follow from one that was taken out
+            break
+        faults.append(fault)
+        if fault.code != "tab" or len(faults) > (_MOST_TABS if len(text) < _SMALL else 1):
             break
         # one space in the tab's place keeps every column, so the faults behind it are found as well
-        source.error(fault.place, fault.code, fault.message, fault.hint)
         text = _without_tab(text, fault.place)
-        tabs += 1
-    if fault is not None and not tabs:
-        source.error(fault.place, fault.code, fault.message, fault.hint)
+    for one in faults:
+        last = fault is not None and one is faults[-1]
+        source.error(one.place, one.code, one.message, "; ".join(filter(None, (one.hint, _UNREAD if last else ""))))
     return composer.root if fault is None else None
 
 
