@@ -202,6 +202,15 @@ steps:
     assert flow.steps[2].target.text == "true"
 
 
+@pytest.mark.parametrize("written", ["'{}'", "[echo, '{}']"])
+def test_a_text_that_no_program_can_be_given_is_a_fault(written: str) -> None:
+    steps = "steps: [{{ id: a, run: {} }}]"
+    assert codes(steps.format(written.format("x" * 131_071))) == []
+    (found,) = compiled(steps.format(written.format("x" * 131_070 + "\u00e4"))).diagnostics
+    assert found.code == "too-long"
+    assert found.message == "'run' holds 131,072 bytes in one text, and the system passes no more than 131,071"
+
+
 def test_params_are_declared_with_their_schema() -> None:
     front = """
 params:

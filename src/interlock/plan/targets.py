@@ -30,6 +30,8 @@ KIND_TEXT: Final[dict[Kind, str]] = {
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 _PYTHON: Final = rf"python:{_NAME}(\.{_NAME})*:{_NAME}"
 _LIBRARY: Final = r"([A-Za-z0-9][\w.-]*//)?[a-z]+(/[A-Za-z0-9_-]+)+"
+_MOST_ARGUMENT_BYTES: Final = 131_071
+"""What Linux passes to a program as one argument (MAX_ARG_STRLEN of `execve`, less the NUL)."""
 _PATH_START: Final = ("./", "../", "/", "~")
 
 
@@ -37,19 +39,34 @@ def read_command(source: Source, node: Node, what: str) -> RunDecl | UnsetType:
     """Read a command: text for the shell, or a list as argv."""
     if isinstance(node, ListNode):
         argv = f.argv(source, node, what)
-        return UNSET if argv is UNSET else RunDecl(place=node.place, argv=argv)
+        fit = [_fits(source, item, what) for item in node.items]
+        return UNSET if argv is UNSET or not all(fit) else RunDecl(place=node.place, argv=argv)
     if not isinstance(node, Scalar):
         return f.wrong(source, node, what, "text for the shell or a list of arguments")
+    line = _shell_text(source, node, what)
+    return UNSET if line is UNSET or not _fits(source, node, what) else RunDecl(place=node.place, text=line)
+
+
+def _shell_text(source: Source, node: Scalar, what: str) -> str | UnsetType:
     if node.text and is_null(node):
         return f.wrong(
             source, node, what, "a command", "null runs nothing; quote it if a program of that name is meant"
         )
     line = f.text(source, node, what)
-    if line is UNSET:
-        return UNSET
-    if not line.strip():
+    if line is not UNSET and not line.strip():
         return f.wrong(source, node, what, "a command", "blanks alone run nothing")
-    return RunDecl(place=node.place, text=line)
+    return line
+
+
+def _fits(source: Source, node: Node, what: str) -> bool:
+    """Tell whether a program can be given the text; if not, that is reported."""
+    size = len(node.text.encode("utf-8", "replace")) if isinstance(node, Scalar) else 0
+    if size > _MOST_ARGUMENT_BYTES:
+        message = (
+            f"{what} holds {size:,} bytes in one text, and the system passes no more than {_MOST_ARGUMENT_BYTES:,}"
+        )
+        source.error(node.place, "too-long", message, "put it in a script: 'uses: ./name.sh'")
+    return size <= _MOST_ARGUMENT_BYTES
 
 
 def read_uses(source: Source, node: Node, what: str) -> UsesDecl | UnsetType:
