@@ -219,17 +219,6 @@ def test_a_script_without_an_interpreter_is_executed_itself(shop: Shop) -> None:
     assert shop.run(_script("#!/bin/sh\necho direct\n")).output == b"direct\n"
 
 
-def test_a_script_that_was_changed_on_disk_is_written_anew_by_the_next_driver(
-    shop: Shop, open_shop: Callable[..., Shop]
-) -> None:
-    script = _script("echo frozen", "sh")
-    assert shop.run(script).output == b"frozen\n"
-    (path,) = (shop.folder / "scratch" / "scripts").iterdir()
-    path.write_text("echo changed")
-    assert open_shop().run(script).output == b"frozen\n"
-    assert path.stat().st_mode & 0o777 == 0o700
-
-
 def test_a_script_whose_bytes_miss_their_hash_is_not_run(shop: Shop) -> None:
     outcome = shop.run(_script("echo bad", "sh", digest="sha256:" + "0" * 64))
     assert (outcome.reason, outcome.output) == (Reason.SPAWN_FAILED, b"")

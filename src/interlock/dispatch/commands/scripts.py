@@ -1,6 +1,8 @@
-"""Scripts of a plan, on disk: the embedded bytes, written once per run and verified whenever they are first used.
+"""Scripts of a plan, on disk: the embedded bytes, in a folder of the driver's own, looked at before every start.
 
-Guarantee: what runs is byte for byte what was frozen; a file that is missing or differs is written anew.
+Guarantee: what is started is byte for byte what was frozen, whatever an earlier attempt, another run or a person did to
+the file: one that is missing or is not as it was written is written anew. An attempt that is under way when another one
+changes the file reads on in what its interpreter holds open.
 """
 
 from __future__ import annotations
@@ -9,47 +11,99 @@ import base64
 import hashlib
 import os
 import threading
+import time
+import weakref
 from pathlib import Path, PurePosixPath
+from typing import Final
 
+from interlock.dispatch.commands.own_folder import OwnFolder
 from interlock.model.plan import Script
+
+_TICK_NS: Final = 20_000_000
+"""More than a tick of the clock that stamps files: two changes within one carry the same stamp."""
+_Stamp = tuple[int, int, int, int, int]
+
+
+class _Copy:
+    """A script's file. Safe from any thread."""
+
+    def __init__(self, folder: OwnFolder, name: str, content: bytes) -> None:
+        self.folder = folder
+        self._path = folder.path / name
+        self._content = content
+        self._lock = threading.Lock()
+        self._stamp: _Stamp | None = None
+        self._settled = False
+        """Whether any change from now on would show in the stamp."""
+
+    def renew(self) -> None:
+        """Write the file unless it is as it was written. Raises OSError."""
+        if self._settled and _stamp(self._path) == self._stamp:
+            return
+        with self._lock:
+            asked_ns = time.time_ns()
+            stamp = _stamp(self._path)
+            if stamp is None or stamp != self._stamp or self._path.read_bytes() != self._content:
+                self._write()
+                self._stamp = stamp = _stamp(self._path)
+            self._settled = stamp is not None and stamp[-1] < asked_ns - _TICK_NS
+
+    def _write(self) -> None:
+        self.folder.make()
+        # again, should somebody have removed it
+        self.folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh = self._path.with_name(f"{self._path.name}.new")
+        fresh.unlink(missing_ok=True)
+        # not to be written to: a script that writes into itself by mistake is told so
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o500)
+        with os.fdopen(fd, "wb") as file:
+            file.write(self._content)
+        fresh.replace(self._path)
+
+
+_COPIES: Final[weakref.WeakValueDictionary[str, _Copy]] = weakref.WeakValueDictionary()
+"""By path: who starts a program knows no more of it."""
+
+
+def renew(program: str) -> OwnFolder | None:
+    """Write the script that lies there anew unless it is as it was written, and return its folder, to be removed.
+
+    What is no script of a plan is left alone. Raises OSError.
+    """
+    copy = _COPIES.get(program)
+    if copy is None:
+        return None
+    copy.renew()
+    return copy.folder
 
 
 class ScriptStore:
     """One per driver. Safe from any thread."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder = OwnFolder(folder, "of-", f"{os.getpid()}-{os.urandom(4).hex()}")
         self._lock = threading.Lock()
-        self._ready: dict[str, Path] = {}
+        self._copies: dict[str, _Copy] = {}
 
     def path(self, script: Script) -> Path:
-        """Return where the script lies. Raises OSError, and ValueError when the plan's bytes miss their hash."""
-        with self._lock:
-            found = self._ready.get(script.sha256)
-            if found is None:
-                found = self._ready[script.sha256] = self._write(script)
-            return found
-
-    def _write(self, script: Script) -> Path:
+        """Return where the script lies once it is started. Raises ValueError when the plan's bytes miss their hash."""
         content = base64.b64decode(script.content_b64, validate=True)
         digest = hashlib.sha256(content).hexdigest()
         if script.sha256.removeprefix("sha256:") != digest:
             raise ValueError(f"the embedded bytes of `{script.path}` do not match their hash")
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # the name stays: interpreters look at suffixes, and people at messages
-        path = self._folder / f"{digest[:16]}-{PurePosixPath(script.path).name}"
-        if _holds(path, content):
-            return path
-        fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
-        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o700)
-        with os.fdopen(fd, "wb") as file:
-            file.write(content)
-        fresh.replace(path)
+        name = f"{digest[:16]}-{PurePosixPath(script.path).name}"
+        path = self._folder.path / name
+        with self._lock:
+            copy = self._copies.setdefault(name, _Copy(self._folder, name, content))
+        _COPIES[str(path)] = copy
         return path
 
 
-def _holds(path: Path, content: bytes) -> bool:
+def _stamp(path: Path) -> _Stamp | None:
+    """Return what changes with the file; None when there is none to be read."""
     try:
-        return not path.is_symlink() and path.read_bytes() == content and bool(path.stat().st_mode & 0o100)
+        found = os.lstat(path)
     except OSError:
-        return False
+        return None
+    return found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns
