@@ -1,0 +1,175 @@
+"""Drivers that pause for longer than their lease: what others have taken over is neither killed nor judged by them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.driver.desk import HOST, RUN, Desk, all_well, real_plan
+
+from interlock.decide.reopen import close_lost, go_on
+from interlock.dispatch.base import Report, Started
+from interlock.driver.drive import World, drive
+from interlock.driver.executor import Executor
+from interlock.driver.lease import TERM_MS
+from interlock.driver.loop import Stop
+from interlock.driver.trees import Lost
+from interlock.errors import LeaseHeldError
+from interlock.model.events import Process
+from interlock.model.plan import Plan
+from interlock.model.run import Lease
+from interlock.model.states import Reason
+from interlock.store.attempt_rows import TreeRow
+from interlock.store.base import Loaded
+from interlock.testing.build import failed, ok, over, step
+from interlock.testing.executors import HandExecutor
+
+ORPHAN = Process(4_000_000, 7, "boot")
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    """Give a run of one step without parameters."""
+    made = Desk(tmp_path, real_plan(tmp_path, step("a")))
+    yield made
+    made.close()
+
+
+class Pausing:
+    """The journal of a driver that is stopped right after it has read a run."""
+
+    def __init__(self, desk: Desk, meanwhile: Any) -> None:
+        self._desk = desk
+        self._meanwhile = meanwhile
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._desk.store, name)
+
+    def load(self, run_id: str) -> Loaded:
+        loaded = self._desk.store.load(run_id)
+        self._meanwhile()
+        return loaded
+
+
+class Successor:
+    """A driver that goes on with the run of a dead one, whose children it kills first."""
+
+    def __init__(self, desk: Desk, meanwhile: Any) -> None:
+        self.killed: list[tuple[str, list[Process], str | None, int]] = []
+        self._desk = desk
+        desk.hand = HandExecutor(desk.clock, lambda _hand: all_well(desk))
+        store: Any = Pausing(desk, meanwhile)
+        self._world = World(
+            root=desk.path.parent,
+            store=store,
+            clock=desk.clock,
+            host=HOST,
+            alive=lambda _process: False,
+            end_leftovers=self._end_leftovers,
+            executor=self._executor,
+            settle_lost=_nothing_lost,
+            map_concurrency=4,
+            guard=lambda _loop: contextlib.nullcontext(),
+        )
+
+    def _executor(self, _plan: Plan, lease: Lease) -> Executor:
+        self.holder = lease.holder
+        return self._desk.hand
+
+    def _end_leftovers(self, run_id: str, processes: Collection[Process], keep: str | None) -> int:
+        held = self._desk.store.read_lease(RUN)
+        assert held is not None
+        self.killed.append((run_id, [*processes], keep, held.expires_boot_ms - self._desk.clock.boot_ms()))
+        return 0
+
+    def drive(self) -> None:
+        drive(self._world, RUN, [close_lost, go_on], observe=lambda _events, _snap: None)
+
+
+def _nothing_lost(_plan: Plan, _run_id: str, _rows: Sequence[TreeRow]) -> Lost:
+    return Lost()
+
+
+def die_at_work(desk: Desk) -> None:
+    """Let a driver die while its child runs."""
+
+    def play(desk: Desk) -> Iterator[list[Report]]:
+        [running] = desk.hand.running
+        yield [Started(dispatch=running, process=ORPHAN)]
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        desk.drive(play)
+    assert desk.attempts() == [("a:solo", 1, "started")]
+
+
+def test_a_driver_that_was_overtaken_after_reading_kills_nobodys_children(desk: Desk) -> None:
+    die_at_work(desk)
+
+    def meanwhile() -> None:
+        desk.clock.sleep(TERM_MS)
+        desk.take_over()
+
+    late = Successor(desk, meanwhile)
+    with pytest.raises(LeaseHeldError) as caught:
+        late.drive()
+    assert late.killed == []
+    assert desk.hand.started == []
+    assert desk.attempts() == [("a:solo", 1, "started")]
+    assert str(caught.value) == (
+        "run run-1 is driven by pid 1 on host since 2023-11-14 22:14:50Z, lease until 2023-11-14 22:16:20Z"
+    )
+    held = desk.store.read_lease(RUN)
+    assert held is not None
+    assert not held.released, "the lease is the other one's, and stays with him"
+
+
+def test_a_driver_that_paused_and_was_not_overtaken_renews_before_it_kills(desk: Desk) -> None:
+    die_at_work(desk)
+    late = Successor(desk, lambda: desk.clock.sleep(TERM_MS))
+    late.drive()
+    assert late.killed == [(RUN, [ORPHAN], late.holder, TERM_MS)]
+    assert desk.store.run(RUN).outcome == "ok"
+
+
+def test_an_end_that_came_after_another_one_took_over_is_not_held_against_the_work(desk: Desk) -> None:
+
+    def play(desk: Desk) -> Iterator[list[Report]]:
+        # stopped while it waits: the other one kills what runs, and that is what is seen first on waking up
+        desk.clock.sleep(TERM_MS)
+        desk.take_over()
+        yield desk.hand.end_all(failed(Reason.KILLED, error="ended by SIGKILL", answered=False))
+
+    loop = desk.drive(play)
+    assert (loop.stop, type(loop.error)) == (Stop.LEASE_LOST, LeaseHeldError)
+    assert desk.attempts() == [("a:solo", 1, "reserved")], "open, for the one that drives now to close as lost"
+    assert desk.units() == {"a:solo": "running"}
+
+
+def test_a_good_end_that_came_after_another_one_took_over_is_kept(desks: Any) -> None:
+    desk: Desk = desks(step("a", map=over("params.items")))
+
+    def play(desk: Desk) -> Iterator[list[Report]]:
+        desk.clock.sleep(TERM_MS)
+        desk.take_over()
+        first, *others = desk.hand.names()
+        yield [
+            desk.hand.end(first, ok("done")),
+            *(desk.hand.end(name, failed(Reason.KILLED, answered=False)) for name in others),
+        ]
+
+    assert desk.drive(play).stop is Stop.LEASE_LOST
+    assert sorted(state for _, _, state in desk.attempts()) == ["completed", "reserved", "reserved"]
+
+
+def test_an_end_after_a_pause_in_which_nobody_took_over_counts(desk: Desk) -> None:
+
+    def play(desk: Desk) -> Iterator[list[Report]]:
+        desk.clock.sleep(TERM_MS)
+        yield desk.hand.end_all(failed(Reason.KILLED, error="ended by SIGKILL", answered=False))
+
+    assert desk.drive(play).stop is None
+    assert desk.attempts() == [("a:solo", 1, "failed")]
