@@ -69,7 +69,7 @@ def test_a_probe_without_an_answer_blocks_and_the_next_run_asks_again() -> None:
     )
     assert run_of(done) == (
         "blocked", "probe_unavailable",
-        "step 'a': it is not known whether these took effect: a:solo; the probe gave no answer: exit code 3: db down",
+        "step 'a': it is not known whether these took effect: a:solo; the probe gave no answer: exit code 3, where 0 says done and 1 not done: db down",
     )  # fmt: skip
     done.add(*go_on(done.snap, done.now()))
     assert done.run().steps[0].artifact == b'"done"'

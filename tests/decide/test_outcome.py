@@ -70,7 +70,11 @@ def test_the_end_of_an_attempt_decides_over_its_unit(
         ("gate", aborted(), ("aborted", "pending", "aborted"), None),
         ("probe", ok(), ("completed", "completed", None), "pass"),
         ("probe", ok(exit_code=1), ("completed", "completed", None), "reject"),
-        ("probe", ok(exit_code=2), ("failed", "failed", "spawn_failed"), None),
+        ("probe", ok(exit_code=2), ("failed", "failed", "non_zero_exit"), None),
+        ("probe", ok(exit_code=255), ("failed", "failed", "non_zero_exit"), None),
+        ("probe", ok(exit_code=126), ("failed", "failed", "spawn_failed"), None),
+        ("probe", ok(exit_code=127), ("failed", "failed", "spawn_failed"), None),
+        ("probe", failed(Reason.KILLED, answered=False), ("failed", "failed", "killed"), None),
     ],
 )
 def test_the_end_of_a_question_is_an_answer_or_none(
@@ -80,8 +84,25 @@ def test_the_end_of_a_question_is_an_answer_or_none(
     assert (fate(event), event.verdict) == (expected, verdict)
 
 
+@pytest.mark.parametrize(
+    ("kind", "outcome", "error"),
+    [
+        ("gate", ok("sh: lint: not found\n", exit_code=127), "exit code 127: sh: lint: not found"),
+        ("gate", ok(exit_code=126), "exit code 126"),
+        ("probe", ok("sh: ask: not found\n", exit_code=127), "exit code 127: sh: ask: not found"),
+        ("probe", ok("db down\n", exit_code=2), "exit code 2, where 0 says done and 1 not done: db down"),
+        ("probe", ok(" \n", exit_code=3), "exit code 3, where 0 says done and 1 not done"),
+    ],
+)
+def test_what_gave_no_answer_is_told_with_its_exit_and_what_it_said(
+    kind: ev.UnitKind, outcome: Outcome, error: str
+) -> None:
+    assert ended(EXTERNAL, outcome, kind).error == error
+
+
 def test_a_check_without_exit_code_gave_no_verdict() -> None:
-    assert fate(ended(PLAIN, Outcome(dispatch="", status="ok"), "gate")) == ("failed", "failed", "spawn_failed")
+    event = ended(PLAIN, Outcome(dispatch="", status="ok"), "gate")
+    assert (fate(event), event.error) == (("failed", "failed", "spawn_failed"), "no exit code")
 
 
 def test_retries_are_counted_and_wait_as_their_number_says() -> None:

@@ -61,15 +61,24 @@ def asked_fate(unit: Unit, ended: Outcome, at: int) -> Fate:
 
 
 def _exit_fate(unit: Unit, ended: Outcome) -> Fate:
-    verdict = gate.verdict_of(ended.exit_code)
-    if verdict is None or (unit.kind == "probe" and ended.exit_code not in (0, 1)):
-        text = f"exit code {ended.exit_code}: " + ended.output.decode("utf-8", "replace").strip()
-        return Fate(attempt=AttemptState.FAILED, unit=UnitState.FAILED, reason=Reason.SPAWN_FAILED, error=text)
+    code = ended.exit_code
+    verdict = gate.verdict_of(code)
+    if verdict is None:
+        return _no_answer(Reason.SPAWN_FAILED, "no exit code" if code is None else f"exit code {code}", ended)
+    if unit.kind == "probe" and code not in (0, 1):
+        # it ran, and knows no more than we do
+        return _no_answer(Reason.NON_ZERO_EXIT, f"exit code {code}, where 0 says done and 1 not done", ended)
     if unit.kind == "probe":
         result = canon.dumps({"verdict": verdict, "output": ended.output.decode("utf-8", "replace")})
     else:
         result = gate.answer_json(verdict, ended.output)
     return Fate(attempt=AttemptState.COMPLETED, unit=UnitState.COMPLETED, verdict=verdict, result=result)
+
+
+def _no_answer(reason: Reason, what: str, ended: Outcome) -> Fate:
+    said = ended.output.decode("utf-8", "replace").strip()
+    text = f"{what}: {said}" if said else what
+    return Fate(attempt=AttemptState.FAILED, unit=UnitState.FAILED, reason=reason, error=text)
 
 
 def _judge_fate(unit: Unit, ended: Outcome) -> Fate:
