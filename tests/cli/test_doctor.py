@@ -15,7 +15,7 @@ import pytest
 
 from interlock.dispatch.agents.base import Card
 from interlock.driver import doctor_engines
-from interlock.driver.doctor import Check
+from interlock.driver.doctor import Check, check_host
 from interlock.driver.doctor_engines import check_engines
 from interlock.driver.doctor_env import check_groups
 from interlock.model.plan import EnvGroup, SecretSource
@@ -48,6 +48,12 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, 
 def check(**fields: Any) -> Check:
     (found,) = check_engines([Engine(**{"name": "coder", "kind": "agent", "agent": "claude", **fields})], Path.cwd())
     return found
+
+
+def test_of_the_host_it_tells_what_interlock_uses_and_nothing_else(tmp_path: Path) -> None:
+    names = [found.name for found in check_host(tmp_path, tmp_path / ".interlock")]
+    host = ["python", "sqlite", "git", "shell", "journal place", "filesystem", "disk space", "/proc", "pidfd"]
+    assert names == host
 
 
 def test_an_agent_that_is_there_tells_its_version_and_what_it_cannot_do(programs: Callable[[str, str], Path]) -> None:

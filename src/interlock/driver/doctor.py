@@ -48,7 +48,6 @@ def check_host(root: Path, state_dir: Path) -> list[Check]:
         lambda: _space(state_dir),
         _proc,
         _pidfd,
-        _namespaces,
     ]
     return [check() for check in checks]
 
@@ -152,13 +151,6 @@ def _pidfd() -> Check:
     except (AttributeError, OSError):
         return Check(name="pidfd", ok=True, detail="not offered: ends of processes are polled for")
     return Check(name="pidfd", ok=True, detail="offered")
-
-
-def _namespaces() -> Check:
-    """Whether a child may be given a PID namespace of its own; without one escapees are found by their marker."""
-    allowed = _say("unshare", "--user", "--map-root-user", "--pid", "--fork", "true") is not None
-    detail = "permitted" if allowed else "not permitted: children that left their group are found by their marker"
-    return Check(name="pid namespaces", ok=True, detail=detail)
 
 
 def _say(*argv: str) -> str | None:
