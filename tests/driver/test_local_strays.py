@@ -14,6 +14,7 @@ from tests.driver.conftest import Functions
 from tests.driver.family_world import World
 
 from interlock.dispatch.base import Job, Outcome, Request
+from interlock.dispatch.processes import lookout
 from interlock.dispatch.processes.markers import dispatch_id
 from interlock.model.plan import Command
 
@@ -146,6 +147,22 @@ def test_steps_that_end_together_are_tidied_together(steps: Steps) -> None:
     left = [steps.stray(name) for name in "abc"]
     steps.executor.tidy([0, 1, 2])
     assert [*map(runs, left)] == [False, False, False]
+
+
+def test_what_a_function_left_without_a_mark_ends_with_the_run(
+    make_functions: Callable[..., Functions], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookout, "EVERY_S", 0.02)
+    functions = make_functions(
+        "import subprocess\ndef leave(context):\n"
+        "    return subprocess.Popen(['sleep', '600'], start_new_session=True, env={}).pid\n"
+    )
+    pid = json.loads(functions.run("leave")[0].output)
+    until(lambda: pid in {known for known, _ in lookout.remembered(lambda _: True)})
+    functions.executor.tidy([0])
+    assert runs(pid), "it is taken for the worker's, which serves other steps as well"
+    functions.executor.close()
+    assert not runs(pid)
 
 
 WHOLE = """

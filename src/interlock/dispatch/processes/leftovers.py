@@ -1,7 +1,7 @@
 """Ends what should not run any more: leftovers of an earlier driver, and strays of a step that is over.
 
 Guarantee: a process is killed only if its recorded pid, start time and boot all match, or if it (or something above
-it) carries the mark asked for. Neither this process nor anything above it is ever touched.
+it) carries the mark asked for, or did when the lookout saw it. Neither this process nor anything above it is ever touched.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Collection
 
 from interlock.dispatch.processes import identity
+from interlock.dispatch.processes.lookout import remembered
 from interlock.dispatch.processes.markers import Marker, parse
 from interlock.dispatch.processes.reaper_main import ancestors, sweep
 from interlock.dispatch.processes.tree import Tree
@@ -49,5 +50,9 @@ def end_strays(marker: Marker, ended: Callable[[str], bool], give_up_s: float = 
             for mark in marks
         )
 
+    prefix = marker.prefix.encode()
+    known = remembered(
+        lambda mark: mark.startswith(prefix) and ended(mark[len(prefix) :].decode("utf-8", "surrogateescape"))
+    )
     # their leaders have all been reaped, so none can be caught between fork and exec: no need to wait between scans
-    return sweep(wanted, give_up_s, 0.0)
+    return sweep(wanted, give_up_s, 0.0, known)

@@ -1,5 +1,6 @@
 """Starts and stops the reaper, the small program that outlives a killed driver by as long as its children need.
 
+The lookout of the driver's children begins and ends with it, and tells it what it has taken in.
 Guarantee: `start` costs one spawn and does not wait for the program to be up; it must come before the first child. A
 driver that dies before the reaper looks is noticed all the same: its pipe is closed by then.
 """
@@ -10,13 +11,17 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from interlock.dispatch.processes.lookout import Lookout
 from interlock.dispatch.processes.markers import Marker
+from interlock.dispatch.processes.reaper_main import Known, living, sweep
 
 _PROGRAM: Final = str(Path(__file__).with_name("reaper_main.py"))
+_AT_ONCE: Final = 128
+"""Lines in one write: what is within 4 KiB a pipe takes as a whole or not at all."""
 
 
 class Reaper:
@@ -29,6 +34,7 @@ class Reaper:
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe = -1
         self._done = False
+        self._lookout = Lookout(marker.prefix, self._tell)
 
     def start(self) -> None:
         """Start the program unless it runs. Where it cannot be started, the next driver's search has to do."""
@@ -39,6 +45,7 @@ class Reaper:
                 return
             self._done = True
             reading, self._pipe = os.pipe()
+            os.set_blocking(self._pipe, False)
             try:
                 self._process = self._spawn(reading)
             except OSError:
@@ -46,6 +53,20 @@ class Reaper:
                 self._pipe = -1
             finally:
                 os.close(reading)
+            self._lookout.start()
+
+    def _tell(self, known: Sequence[Known]) -> bool:
+        """Pass on what may lose its mark; False when that has to wait."""
+        with self._lock:
+            try:
+                for at in range(0, len(known) if self._pipe >= 0 else 0, _AT_ONCE):
+                    os.write(self._pipe, b"".join(b"%d %s\n" % one for one in known[at : at + _AT_ONCE]))
+            except BlockingIOError:
+                return False
+            except OSError:
+                # the program was ended by somebody, and nobody is left to be told
+                return True
+            return True
 
     def _spawn(self, reading: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -64,7 +85,11 @@ class Reaper:
         return self._process.pid if self._process else None
 
     def close(self) -> None:
-        """End the program; called when no child is left, so there is nothing for it to do. Idempotent."""
+        """End what the lookout remembers, and the program: nothing is left for it to do then. Idempotent."""
+        left = living(self._lookout.remembered(lambda _: True))
+        self._lookout.close()
+        if left:
+            sweep(lambda _: False, known=left, between_scans_s=0.0)
         with self._lock:
             self._done = True
             process, self._process = self._process, None

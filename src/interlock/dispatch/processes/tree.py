@@ -1,6 +1,6 @@
 """An attempt's processes: its leader, the leader's group and session, their descendants, and whatever carries its mark.
 
-Guarantees: a child that left the group is found by parentage or by its mark; a signal reaches only a process that was
+Guarantees: a child that left the group is found by parentage, by its mark, or by the lookout's memory; a signal reaches only a process that was
 held fast and found to be the one meant, never our own process or group; `end` returns when nothing of the tree runs.
 The leader must not be reaped while its tree is in use: until then nobody else can get its pid or group.
 """
@@ -17,6 +17,7 @@ from typing import Final
 
 from interlock.dispatch.processes import identity
 from interlock.dispatch.processes.identity import Stat
+from interlock.dispatch.processes.lookout import remembered
 from interlock.dispatch.processes.reaper_main import marker_of, pids, send
 
 _FRESH_S: Final = 0.02
@@ -123,7 +124,12 @@ class Tree:
         known = (
             pid for pid, ticks in self._known.items() if pid in census.stats and census.stats[pid].start_ticks == ticks
         )
-        roots = [self._leader, *census.led.get(self._leader, ()), *census.marked.get(self._mark, ()), *known]
+        seen = (
+            pid
+            for pid, started in remembered(self._mark.__eq__)
+            if pid in census.stats and b"%d" % census.stats[pid].start_ticks == started
+        )
+        roots = [self._leader, *census.led.get(self._leader, ()), *census.marked.get(self._mark, ()), *known, *seen]
         members = [stat for stat in census.family(roots) if stat.pid != os.getpid()]
         self._known = {stat.pid: stat.start_ticks for stat in members}
         return members
