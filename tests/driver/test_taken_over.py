@@ -72,7 +72,7 @@ class Successor:
             executor=self._executor,
             settle_lost=_nothing_lost,
             map_concurrency=4,
-            guard=lambda _loop: contextlib.nullcontext(),
+            guard=lambda: contextlib.nullcontext(lambda _loop: None),
         )
 
     def _executor(self, _plan: Plan, lease: Lease) -> Executor:
