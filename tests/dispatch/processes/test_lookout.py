@@ -163,7 +163,7 @@ class Kept:
     def __init__(self, prefix: str) -> None:
         self.told: list[Known] = []
         self.busy = False
-        self.lookout = Lookout(prefix, self._tell)
+        self.lookout = Lookout(prefix, self._tell, lambda: False)
 
     def _tell(self, known: object) -> bool:
         self.told += [] if self.busy else list(known)  # type: ignore[call-overload]

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.dispatch.shop import Shop, marked, runs, until
 
@@ -16,7 +17,7 @@ from interlock.dispatch.commands.runner import CommandRunner
 from interlock.dispatch.env.clean import clean
 from interlock.dispatch.env.redact_base import NullRedactor, ResolvedEnv
 from interlock.dispatch.logs.log import RunLog
-from interlock.dispatch.processes import reaper_main
+from interlock.dispatch.processes import lookout, reaper_main
 from interlock.dispatch.processes.markers import Marker
 from interlock.dispatch.processes.reaper import Reaper
 
@@ -127,6 +128,43 @@ def test_the_reaper_starts_once_and_is_gone_after_close() -> None:
     assert not runs(pid)
     reaper.start()
     assert reaper.pid is None
+
+
+def test_a_reaper_that_somebody_ended_is_followed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookout, "EVERY_S", 0.02)
+    reaper = Reaper(Marker("run", "holder", 1), clean(os.environ))
+    reaper.start()
+    pids = [reaper.pid]
+    try:
+        for _ in range(2):
+            assert pids[-1] is not None
+            os.kill(pids[-1], signal.SIGKILL)
+            until(lambda: reaper.pid not in (*pids, None))
+            pids.append(reaper.pid)
+        assert pids[-1] is not None
+        assert runs(pids[-1])
+    finally:
+        reaper.close()
+    assert not any(runs(pid) for pid in pids if pid is not None)
+
+
+def test_a_killed_drivers_children_end_though_its_first_reaper_was_killed_before(tmp_path: Path, run_id: str) -> None:
+    driver = Driver(tmp_path, run_id, "echo $$ > a; sleep 600")
+    pid = _wait_for(tmp_path, "a")
+    first = reaper_of(driver)
+    os.kill(first, signal.SIGKILL)
+    until(lambda: reaper_of(driver) not in (first, 0))
+    driver.kill()
+    until(lambda: not runs(pid), 10)
+
+
+def reaper_of(driver: Driver) -> int:
+    """Return the pid of the driver's reaper, 0 while it has none that runs."""
+    for child in psutil.Process(driver.process.pid).children():
+        with contextlib.suppress(psutil.Error):
+            if reaper_main.__file__ in child.cmdline():
+                return child.pid
+    return 0
 
 
 def test_the_reaper_ignores_the_signals_of_a_closing_terminal() -> None:

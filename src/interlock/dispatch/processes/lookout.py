@@ -32,11 +32,15 @@ class _Kin(msgspec.Struct, frozen=True):
 
 
 class Lookout:
-    """One per driver. `tell` is given what was newly taken in, and says whether it could be passed on."""
+    """One per driver. `tell` is given what was newly taken in, and says whether it could be passed on.
 
-    def __init__(self, prefix: str, tell: Callable[[Sequence[Known]], bool]) -> None:
+    `tend` is called before each look, and says whether who was told is another by now, who knows nothing.
+    """
+
+    def __init__(self, prefix: str, tell: Callable[[Sequence[Known]], bool], tend: Callable[[], bool]) -> None:
         self._prefix = prefix.encode()
         self._tell = tell
+        self._tend = tend
         self._lock = threading.Lock()
         self._kin: dict[int, _Kin] = {}
         """By pid; a new one takes its place at each look, so that it can be read without a lock."""
@@ -66,6 +70,8 @@ class Lookout:
     def look(self) -> None:
         """Take in what is new."""
         with self._lock:
+            if self._tend():
+                self._untold = set(self._kin)
             here = set(pids())
             kin = {pid: known for pid, known in self._kin.items() if pid in here}
             self._strangers = (self._strangers & here) | self._take_in(kin, here - kin.keys() - self._strangers)

@@ -1,8 +1,9 @@
 """Starts and stops the reaper, the small program that outlives a killed driver by as long as its children need.
 
 The lookout of the driver's children begins and ends with it, and tells it what it has taken in.
-Guarantee: `start` costs one spawn and does not wait for the program to be up; it must come before the first child. A
-driver that dies before the reaper looks is noticed all the same: its pipe is closed by then.
+Guarantees: `start` costs one spawn and does not wait for the program to be up; it must come before the first child. A
+driver that dies before the reaper looks is noticed all the same: its pipe is closed by then. A reaper that was ended by
+somebody else is followed by another within about a second.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from interlock.dispatch.processes.reaper_main import Known, living, sweep
 _PROGRAM: Final = str(Path(__file__).with_name("reaper_main.py"))
 _AT_ONCE: Final = 128
 """Lines in one write: what is within 4 KiB a pipe takes as a whole or not at all."""
+_MOST_SUCCESSORS: Final = 100
+"""Where none can live, there is no end of them."""
 
 
 class Reaper:
@@ -34,7 +37,8 @@ class Reaper:
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe = -1
         self._done = False
-        self._lookout = Lookout(marker.prefix, self._tell)
+        self._successors = 0
+        self._lookout = Lookout(marker.prefix, self._tell, self._tend)
 
     def start(self) -> None:
         """Start the program unless it runs. Where it cannot be started, the next driver's search has to do."""
@@ -44,16 +48,30 @@ class Reaper:
             if self._done:
                 return
             self._done = True
-            reading, self._pipe = os.pipe()
-            os.set_blocking(self._pipe, False)
-            try:
-                self._process = self._spawn(reading)
-            except OSError:
-                os.close(self._pipe)
-                self._pipe = -1
-            finally:
-                os.close(reading)
+            self._begin()
             self._lookout.start()
+
+    def _begin(self) -> None:
+        reading, self._pipe = os.pipe()
+        os.set_blocking(self._pipe, False)
+        try:
+            self._process = self._spawn(reading)
+        except OSError:
+            os.close(self._pipe)
+            self._pipe = -1
+        finally:
+            os.close(reading)
+
+    def _tend(self) -> bool:
+        """Start another program in the place of one that has ended; tell whether there is one."""
+        with self._lock:
+            if self._process is None or self._process.poll() is None or self._successors >= _MOST_SUCCESSORS:
+                return False
+            self._successors += 1
+            self._process = None
+            os.close(self._pipe)
+            self._begin()
+            return self._process is not None
 
     def _tell(self, known: Sequence[Known]) -> bool:
         """Pass on what may lose its mark; False when that has to wait."""
