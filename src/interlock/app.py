@@ -360,7 +360,7 @@ class App:
         lease: Lease | None = None,
         settle_only: bool = False,
     ) -> Result:
-        snap = drive(
+        driven = drive(
             self._world(),
             run_id,
             openings,
@@ -369,7 +369,7 @@ class App:
             timeout_ms=None if timeout_s is None else int(timeout_s * 1000),
             settle_only=settle_only,
         )
-        return result_of(snap.run)
+        return result_of(driven.snap.run, driven.stop)
 
     def _world(self) -> World:
         return World(

@@ -199,12 +199,6 @@ def test_ctrl_c_leaves_a_run_that_can_be_continued(
     assert interlock("run", "last", cwd=tmp_path).returncode == 0
 
 
-def catches(pid: int, number: int) -> bool:
-    """Tell whether the process has a handler of its own for the signal."""
-    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    return bool(int(status["SigCgt"], 16) >> (number - 1) & 1)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_sleeps_until_it_is_due_can_be_interrupted(
     start: Callable[..., subprocess.Popen[bytes]], interlock: Interlock, tmp_path: Path, number: signal.Signals
@@ -216,7 +210,12 @@ def test_a_run_that_sleeps_until_it_is_due_can_be_interrupted(
     (tmp_path / "flow.md").write_text("---\ntype: workflow\nsteps:\n  - id: a\n---\n# Flow\n## a\nDo it.\n")
     assert interlock("run", "flow.md", cwd=tmp_path).returncode == 75
     process = start("run", "last", "--wait", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    until(lambda: catches(process.pid, signal.SIGTERM))
+
+    def drove() -> bool:
+        lease = json.loads(interlock("status", "last", "--json", cwd=tmp_path).stdout)["run"]["lease"]
+        return bool(lease["pid"] == process.pid and lease["released"])
+
+    until(drove)
     process.send_signal(number)
     out, told = process.communicate(timeout=30)
     assert (process.returncode, told) == (130, b"")

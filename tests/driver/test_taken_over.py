@@ -16,6 +16,7 @@ from interlock.driver.drive import World, drive
 from interlock.driver.executor import Executor
 from interlock.driver.lease import TERM_MS
 from interlock.driver.loop import Stop
+from interlock.driver.signals import Interrupts
 from interlock.driver.trees import Lost
 from interlock.errors import LeaseHeldError
 from interlock.model.events import Process
@@ -72,7 +73,7 @@ class Successor:
             executor=self._executor,
             settle_lost=_nothing_lost,
             map_concurrency=4,
-            guard=lambda: contextlib.nullcontext(lambda _loop: None),
+            guard=lambda: contextlib.nullcontext(Interrupts()),
         )
 
     def _executor(self, _plan: Plan, lease: Lease) -> Executor:

@@ -18,8 +18,9 @@ from interlock.driver.executor import Executor
 from interlock.driver.family import Instead, Opening, Revived, taken_from
 from interlock.driver.lease import Host, acquire, held_error, renewed
 from interlock.driver.load import restore
-from interlock.driver.loop import Loop, Observer
+from interlock.driver.loop import Loop, Observer, Stop
 from interlock.driver.lost_time import with_lost
+from interlock.driver.signals import Interrupts
 from interlock.driver.trees import Lost, lost_notices
 from interlock.driver.typed import typed_from_here
 from interlock.errors import InterlockError, StartAnewError, StoreError, UsageError
@@ -49,12 +50,19 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     settle_lost: Callable[[Plan, str, Sequence[TreeRow]], Lost]
     """Settles the worktrees that dead drivers left."""
     map_concurrency: int
-    guard: Callable[[], AbstractContextManager[Callable[[Loop], None]]]
-    """Holds back what asks to stop, from before the lease is taken until it is released; what it gives hands it to the loop."""
+    guard: Callable[[], AbstractContextManager[Interrupts]]
+    """Holds back what asks to stop, from before the lease is taken until it is released, and hands it to the loop."""
     examine: bool = True
     """Look at the project's directory and modules before something is dispatched; a replay dispatches nothing."""
     instead: Instead | None = None
     """Answers for units without their child runs; only a replay does."""
+
+
+class Driven(msgspec.Struct, frozen=True):
+    """How a drive ended."""
+
+    snap: Snapshot
+    stop: Stop | None
 
 
 def drive(
@@ -66,14 +74,16 @@ def drive(
     lease: Lease | None = None,
     timeout_ms: int | None = None,
     settle_only: bool = False,
-) -> Snapshot:
-    """Take the lease (unless given), drive the run and return it. Raises InterlockError; the lease is released on every path.
+) -> Driven:
+    """Take the lease (unless given) and drive the run. Raises InterlockError; the lease is released on every path.
 
     Raises KeyboardInterrupt when it is asked to stop twice before it has begun.
     """
-    with world.guard() as attach:
-        order = _Order(openings, observe, timeout_ms, settle_only, attach)
-        return _held(world, run_id, order, lease)
+    with world.guard() as interrupts:
+        order = _Order(openings, observe, timeout_ms, settle_only, interrupts.attach)
+        snap, stop = _held(world, run_id, order, lease)
+    # also what came when the loop had ended, for who would go on
+    return Driven(snap, stop or (Stop.INTERRUPT if interrupts.came else None))
 
 
 class _Order(msgspec.Struct, frozen=True):
@@ -86,7 +96,7 @@ class _Order(msgspec.Struct, frozen=True):
     attach: Callable[[Loop], None]
 
 
-def _held(world: World, run_id: str, order: _Order, lease: Lease | None) -> Snapshot:
+def _held(world: World, run_id: str, order: _Order, lease: Lease | None) -> tuple[Snapshot, Stop | None]:
     dead: Lease | None = None
     if lease is None:
         lease, dead = _acquired(world, run_id)
@@ -123,7 +133,7 @@ def refuse_child(row: RunRow, verb: str = "run") -> None:
         )
 
 
-def _drive(world: World, held: list[Lease], dead: Lease | None, order: _Order) -> Snapshot:
+def _drive(world: World, held: list[Lease], dead: Lease | None, order: _Order) -> tuple[Snapshot, Stop | None]:
     lease = held[0]
     reviver = Reviver(world, held, dead)
     plan, loaded = reviver.read(lease.run_id)
@@ -152,7 +162,7 @@ def _drive(world: World, held: list[Lease], dead: Lease | None, order: _Order) -
         held[0] = loop.lease
     if loop.error is not None:
         raise loop.error
-    return snap
+    return snap, loop.stop
 
 
 class Reviver:

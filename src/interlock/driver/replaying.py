@@ -14,7 +14,7 @@ from interlock.decide.gate import tie_breakers
 from interlock.decide.now import Now
 from interlock.driver.asking import raising
 from interlock.driver.birth import new_run
-from interlock.driver.drive import World, drive
+from interlock.driver.drive import Driven, World, drive
 from interlock.driver.family import Opening
 from interlock.driver.lease import Host, fresh
 from interlock.driver.recording import Recording, Turn
@@ -23,6 +23,7 @@ from interlock.driver.replay_faults import Fault
 from interlock.driver.replay_parts import Part, part_of, under_way
 from interlock.driver.replay_report import Replay, StepReplay, report
 from interlock.driver.replay_taken import take, taken_in, ungated
+from interlock.driver.signals import Interrupts
 from interlock.driver.trees import Lost
 from interlock.errors import InterlockError
 from interlock.model import canon
@@ -77,7 +78,7 @@ class _Player:
             executor=lambda _plan, _lease: self._executor,
             settle_lost=lambda _plan, _run, _rows: Lost(),
             map_concurrency=256,
-            guard=lambda: contextlib.nullcontext(lambda _loop: None),
+            guard=lambda: contextlib.nullcontext(Interrupts()),
             examine=False,
             instead=self._executor.instead,
         )
@@ -88,15 +89,15 @@ class _Player:
         taken = taken_in(self._recording, self._plan)
         new = new_run(self._plan, self._run_id, self._params_json, at, None)
         self._store.create_run(msgspec.structs.replace(new, steps=ungated(new.steps, taken)), lease)
-        snap = self._drive([lambda snap, now: take(snap, taken, now.at)], lease)
+        driven = self._drive([lambda snap, now: take(snap, taken, now.at)], lease)
         for _ in range(_MOST_TURNS):
-            openings = self._next(snap)
+            openings = self._next(driven.snap)
             if not openings:
                 break
-            snap = self._drive(openings)
-        return report(self._store, self._recording, snap, self._tally)
+            driven = self._drive(openings)
+        return report(self._store, self._recording, driven.snap, self._tally)
 
-    def _drive(self, openings: Sequence[Opening], lease: Lease | None = None, *, settle_only: bool = False) -> Snapshot:
+    def _drive(self, openings: Sequence[Opening], lease: Lease | None = None, *, settle_only: bool = False) -> Driven:
         return drive(
             self._world,
             self._run_id,

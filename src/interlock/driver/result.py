@@ -6,9 +6,10 @@ from typing import Final
 
 import msgspec
 
+from interlock.driver.loop import Stop
 from interlock.errors import LeaseHeldError
 from interlock.model.run import RunInfo
-from interlock.model.states import RunState
+from interlock.model.states import RUN_ENDED, RunState
 
 OK: Final = 0
 FAILED: Final = 1
@@ -32,13 +33,14 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-def result_of(run: RunInfo) -> Result:
-    """Sum up a run's row."""
+def result_of(run: RunInfo, stop: Stop | None = None) -> Result:
+    """Sum up a run's row, and why its driver stopped, if it did before the run ended."""
+    interrupted = stop is Stop.INTERRUPT and run.state not in RUN_ENDED
     return Result(
         run_id=run.id,
         state=run.state,
         outcome=run.outcome,
-        exit_code=exit_code(run),
+        exit_code=INTERRUPTED if interrupted else exit_code(run),
         reason=run.reason,
         detail=run.detail,
     )

@@ -13,37 +13,40 @@ from interlock.driver.loop import Loop
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP)
 
 
-class _Interrupts:
+class Interrupts:
     """Hands on what asked to stop; what comes before the loop is there waits for it."""
 
     def __init__(self) -> None:
         self._loop: Loop | None = None
-        self._early = 0
+        self._times = 0
 
     def __call__(self) -> None:
+        """Take one in. Raises KeyboardInterrupt for the second one before there is a loop."""
+        self._times += 1
         if self._loop is not None:
             self._loop.interrupt()
-            return
-        self._early += 1
-        if self._early > 1:
+        elif self._times > 1:
             # nothing runs yet that could be ended gently
             raise KeyboardInterrupt
 
+    @property
+    def came(self) -> bool:
+        """Tell whether anything asked to stop, be it when the loop had ended."""
+        return self._times > 0
+
     def attach(self, loop: Loop) -> None:
+        """Let the loop hear of what came, and of what comes."""
         self._loop = loop
-        for _ in range(self._early):
+        for _ in range(self._times):
             loop.interrupt()
 
 
 @contextlib.contextmanager
-def interrupting() -> Iterator[Callable[[Loop], None]]:
-    """Let what asks a driver to stop reach the loop that is given to the function, also what came before.
-
-    Before there is a loop a second signal raises KeyboardInterrupt.
-    """
-    interrupts = _Interrupts()
+def interrupting() -> Iterator[Interrupts]:
+    """Let what asks a driver to stop reach the loop that is attached."""
+    interrupts = Interrupts()
     with stopping(interrupts):
-        yield interrupts.attach
+        yield interrupts
 
 
 @contextlib.contextmanager

@@ -20,34 +20,31 @@ from interlock.model.states import RunState
 _LOOK_S: Final = 5.0
 
 
-def slept_until(due_ms: int, clock: Clock) -> bool:
-    """Sleep; return False when it was asked to stop."""
-    try:
-        with stopping(_stop):
-            while (left_s := (due_ms - clock.wall_ms()) / 1000) > 0:
-                time.sleep(min(left_s, _LOOK_S))
-    except KeyboardInterrupt:
-        return False
-    return True
-
-
-def _stop() -> None:
-    # time.sleep goes on after a signal whose handler returns
-    raise KeyboardInterrupt
-
-
 def waited(
     go_on: Callable[[float | None], Result], due: Callable[[], int], clock: Clock, timeout_s: float | None
 ) -> Result:
     """Go on with a run each time it is due, until it waits no more; `timeout_s` holds for all of it together."""
     until = None if timeout_s is None else time.monotonic() + timeout_s
     result = go_on(timeout_s)
-    while result.state == RunState.WAITING and result.exit_code != INTERRUPTED:
-        now, at = clock.wall_ms(), due()
-        end = at if until is None else min(at, now + int((until - time.monotonic()) * 1000))
-        if not slept_until(end, clock):
-            return msgspec.structs.replace(result, exit_code=INTERRUPTED)
-        if end < at:
-            return result
-        result = go_on(None if until is None else max(0.0, until - time.monotonic()))
+    try:
+        with stopping(_stop):
+            while result.state == RunState.WAITING and result.exit_code != INTERRUPTED:
+                now, at = clock.wall_ms(), due()
+                end = at if until is None else min(at, now + int((until - time.monotonic()) * 1000))
+                _sleep_until(end, clock)
+                if end < at:
+                    break
+                result = go_on(None if until is None else max(0.0, until - time.monotonic()))
+    except KeyboardInterrupt:
+        return msgspec.structs.replace(result, exit_code=INTERRUPTED)
     return result
+
+
+def _sleep_until(due_ms: int, clock: Clock) -> None:
+    while (left_s := (due_ms - clock.wall_ms()) / 1000) > 0:
+        time.sleep(min(left_s, _LOOK_S))
+
+
+def _stop() -> None:
+    # time.sleep goes on after a signal whose handler returns
+    raise KeyboardInterrupt
