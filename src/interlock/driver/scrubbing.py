@@ -1,6 +1,6 @@
 """What must not leave the journal with an export: values of params that look like secrets, and what gives them away.
 
-Guarantees: a value is gone raw, JSON-escaped, URL- and base64-encoded, from every column, artifact and log; a default
+Guarantees: a value is gone in every spelling that is searched for in a run, from every column, artifact and log; a default
 in a plan is blanked, and so is a param that a run above gave such a value; a hash that was made over a hidden value is replaced, since a short value can be guessed from it,
 and one of what is still there whole is kept. A run without such params comes back byte for byte.
 """

@@ -1,0 +1,146 @@
+"""Finds values in base64 that is broken into lines, and in base64 of such base64.
+
+Blanks and line ends within base64 count for nothing, and one alphabet for the other. Guarantees: the same is found in a
+text and in any longer one around it; what the end of a stream may have cut is told; work is linear in the text, since
+how much white space a match may hold is bounded, and base64 is decoded only around what looks like a value.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
+from typing import Final
+
+from interlock.dispatch.env.patterns import Patterns
+from interlock.dispatch.env.spellings import cores
+
+_BLANKS: Final = b" \t\r\n"
+_ONE_ALPHABET: Final = bytes.maketrans(b"-_", b"+/")
+_INK: Final = re.compile(rb"[^ \t\r\n]+")
+_RUN: Final = re.compile(rb"[A-Za-z0-9+/]*")
+_LINE: Final = 48
+"""Base64 within base64 is looked for in lines of at least so many characters."""
+
+
+def _squeezed(text: bytes) -> bytes:
+    return text.translate(_ONE_ALPHABET, _BLANKS)
+
+
+class _Places:
+    """Where in a text the bytes that are no blanks are."""
+
+    def __init__(self, text: bytes) -> None:
+        runs = [match.span() for match in _INK.finditer(text)]
+        self._starts = [start for start, _ in runs]
+        self._before = [0, *accumulate(end - start for start, end in runs)]
+
+    def __getitem__(self, at: int) -> int:
+        run = bisect_right(self._before, at) - 1
+        return self._starts[run] + at - self._before[run]
+
+
+class BrokenBase64:
+    """Looks for values (the bytes that are encoded, with their marks)."""
+
+    def __init__(self, once: Mapping[bytes, bytes], twice: Mapping[bytes, bytes]) -> None:
+        self._once: Final = Patterns(_encoded(once))
+        inner = _encoded(twice)
+        self._inner: Final = Patterns(inner)
+        self._anchors: Final = Patterns({core: b"" for piece in _pieces(inner) for core in cores(piece)})
+        self._inner_most: Final = self._inner.longest + self._inner.longest // 16 + 16
+        self._twice_most: Final = self._inner_most * 8 // 6 + 4
+        self._widest: Final = (2 * self._once.longest + 64, 2 * self._twice_most + 64)
+        """How many bytes a match may have, blanks and all."""
+
+    def matches(self, text: bytes) -> Iterator[tuple[int, int, bytes]]:
+        """Yield start, end and mark of what is found."""
+        if len(text) < self._once.shortest:
+            return
+        packed = _squeezed(text)
+        found = [(*match, self._widest[0]) for match in self._once.matches(packed)]
+        found += [(*match, self._widest[1]) for match in self._within(packed)]
+        places = _Places(text) if found else None
+        for start, end, mark, widest in found:
+            if places is not None and places[end - 1] + 1 - places[start] <= widest:
+                yield places[start], places[end - 1] + 1, mark
+
+    def _within(self, packed: bytes) -> Iterator[tuple[int, int, bytes]]:
+        """Find base64 of base64: where a piece of it is, the text around is decoded."""
+        most = self._twice_most
+        for start, end, _ in self._anchors.matches(packed):
+            left = _RUN.match(packed[max(0, start - most) : start][::-1])
+            right = _RUN.match(packed, end, end + most)
+            base = start - (left.end() if left else 0)
+            for at, stop, mark in self._decoded(packed[base : right.end() if right else end]):
+                # what has no piece of its own here would be found or not by how the stream is cut
+                if base + at <= start and end <= base + stop:
+                    yield base + at, base + stop, mark
+
+    def _decoded(self, run: bytes) -> Iterator[tuple[int, int, bytes]]:
+        for phase in range(4):
+            text = _decode(run, phase)
+            for start, end, mark in self._inner.matches(_squeezed(text)):
+                places = _Places(text)
+                first, last = places[start], places[end - 1] + 1
+                if last - first <= self._inner_most:
+                    yield _character(first, phase), -_character(-last, -phase), mark
+
+    def pending(self, text: bytes) -> int:
+        """Return where at the end of the text a match may have begun; its length if nowhere."""
+        return min(self._pending_once(text), self._pending_twice(text))
+
+    def _pending_once(self, text: bytes) -> int:
+        base = max(0, len(text) - self._widest[0] + 1)
+        packed = _squeezed(text[base:])
+        at = self._once.pending(packed)
+        return len(text) if at == len(packed) else base + _Places(text[base:])[at]
+
+    def _pending_twice(self, text: bytes) -> int:
+        if not self._inner.longest:
+            return len(text)
+        base = max(0, len(text) - self._widest[1] + 1)
+        packed = _squeezed(text[base:])
+        run = _RUN.match(packed[::-1][: self._twice_most])
+        size = run.end() if run else 0
+        if not size:
+            return len(text)
+        # of the last character the first bits of a value may be known
+        at = size - 1
+        for phase in range(4):
+            decoded = _decode(packed[len(packed) - size :], phase)
+            tail = max(0, len(decoded) - self._inner_most)
+            inner = _squeezed(decoded[tail:])
+            begun = self._inner.pending(inner)
+            if begun < len(inner):
+                at = min(at, _character(tail + _Places(decoded[tail:])[begun], phase))
+        return base + _Places(text[base:])[len(packed) - size + at]
+
+
+def _encoded(marks: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    found: dict[bytes, bytes] = {}
+    for raw, mark in marks.items():
+        for core in cores(raw):
+            found.setdefault(core, mark)
+    return found
+
+
+def _decode(run: bytes, phase: int) -> bytes:
+    """Return the bytes that the characters decide whole, where the first is so far into a group of four."""
+    whole = (phase + len(run)) * 6 // 8
+    return binascii.a2b_base64(b"A" * phase + run + b"A" * (-(phase + len(run)) % 4))[phase:whole]
+
+
+def _character(at: int, phase: int) -> int:
+    """Return which character the byte begins in."""
+    return (at + phase) * 8 // 6 - phase
+
+
+def _pieces(inner: Mapping[bytes, bytes]) -> Iterator[bytes]:
+    """Two pieces of each: a break in lines of at least `_LINE` leaves one of them whole."""
+    for core in inner:
+        head = core[:_LINE]
+        yield head[: len(head) // 2]
+        yield head[len(head) // 2 :]
