@@ -15,7 +15,7 @@ from interlock.decide.prompt import compose, correction, judge_prompt
 from interlock.decide.reduce import Artifact, reduce_step
 from interlock.decide.work import Shared, idempotency_key, shared
 from interlock.dispatch.base import EngineCall, Job, Request
-from interlock.dispatch.env.redact import PatternRedactor
+from interlock.dispatch.env.growing import GrowingRedactor
 from interlock.driver.project import project_id_in
 from interlock.driver.trees import TreeBook
 from interlock.errors import StartAnewError
@@ -49,7 +49,7 @@ class JobBook:
         texts = dict.fromkeys(text for level in snap.levels for text in _secrets(level))
         secrets = tuple(texts)
         self._hidden = secrets if snap.above is not None else ()
-        self._hide: Callable[[bytes], bytes] = PatternRedactor(secrets).json if secrets else bytes
+        self._hide: Callable[[bytes], bytes] = GrowingRedactor(secrets, ()).json if secrets else bytes
 
     def job(self, step: Step, unit: Unit) -> Job:
         """Return the job of a unit. Raises ModuleChangedError, StartAnewError, UnresolvedError."""

@@ -189,6 +189,8 @@ class _Stars:
     def text(self, data: bytes, /) -> bytes:
         return data.replace(b"s3cret", b"*")
 
+    json = text
+
 
 def test_values_leave_neither_by_result_nor_by_error_nor_by_log(shop: Shop) -> None:
     shop.env_for = lambda _: ResolvedEnv({"TOKEN": "s3cret"}, _Stars())

@@ -80,6 +80,10 @@ class EventSink(Sink):
             return head + tail
         return head[: head.rfind(b"\n") + 1] + tail[tail.find(b"\n") + 1 :]
 
+    def result(self) -> bytes:
+        """Return what is held: an adapter reads it, and what it makes of it is redacted."""
+        return self.whole()
+
     def tail(self, size: int = 2_048) -> bytes:
         """Return the last bytes of what is held."""
-        return self.whole()[-size:]
+        return self._all.text(self.whole()[-size:])

@@ -14,7 +14,7 @@ import msgspec
 
 from interlock.dispatch.agents.base import Answer, Ask, Card
 from interlock.dispatch.agents.helpers import Helpers
-from interlock.dispatch.agents.verdict import conclude
+from interlock.dispatch.agents.verdict import conclude, hidden
 from interlock.dispatch.agents.watch import EndedError, Watch
 from interlock.dispatch.attempt import Attempt, Ending, now_ms
 from interlock.dispatch.base import Request
@@ -82,12 +82,8 @@ def carry_out(live: LiveAdapter, talk: Talk, attempt: Attempt, notices: tuple[st
         said = live.converse(talk)
     except EndedError as ended:
         said = Said(Answer(), ending=ended.ending)
-    answer = msgspec.structs.replace(
-        said.answer,
-        text=_redacted(said.answer.text, talk.redactor),
-        error=_redacted(said.answer.error, talk.redactor),
-        notices=tuple(dict.fromkeys((*notices, *said.answer.notices))),
-    )
+    told = tuple(dict.fromkeys((*notices, *said.answer.notices)))
+    answer = msgspec.structs.replace(hidden(said.answer, talk.redactor), notices=told)
     reason = None if said.ending is None else said.ending.reason or Reason.ABORTED
     end = Outcome(
         dispatch=attempt.request.dispatch,
@@ -103,7 +99,3 @@ def carry_out(live: LiveAdapter, talk: Talk, attempt: Attempt, notices: tuple[st
     )
     limit = attempt.request.job.max_result_bytes
     return conclude(end, answer, settled=said.ending is None, max_result_bytes=limit)
-
-
-def _redacted(text: str, redactor: Redactor) -> str:
-    return redactor.text(text.encode("utf-8", "replace")).decode("utf-8", "replace")

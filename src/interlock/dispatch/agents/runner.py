@@ -28,7 +28,7 @@ from interlock.dispatch.agents.helpers import Helpers
 from interlock.dispatch.agents.live import LiveAdapter, Talk, carry_out, same_prompt
 from interlock.dispatch.agents.notices import notices
 from interlock.dispatch.agents.registry import adapter, live_adapter
-from interlock.dispatch.agents.verdict import conclude
+from interlock.dispatch.agents.verdict import conclude, hidden
 from interlock.dispatch.agents.watch import Watch
 from interlock.dispatch.attempt import Attempt, now_ms
 from interlock.dispatch.base import EngineSettings, Outcome, Report, Started
@@ -159,7 +159,7 @@ class AgentRunner:
         _write_files(ask, launch)
         with _Prompt(Path(ask.folder), launch.stdin) as stdin:
             end, reply, watch = self._supervise(chosen, ask, launch, place, stdin)
-        answer = chosen.read(reply)
+        answer = hidden(chosen.read(reply), place.redactor)
         said = (*notices(chosen.card, ask, launch), *end.notices)
         return end, answer, watch.decides(answer), said
 

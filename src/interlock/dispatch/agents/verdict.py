@@ -13,6 +13,7 @@ import msgspec
 
 from interlock.dispatch.agents.base import Answer
 from interlock.dispatch.agents.disguised import disguised
+from interlock.dispatch.env.redact_base import Redactor
 from interlock.model.events import Answered
 from interlock.model.outcome import Outcome
 from interlock.model.states import Reason
@@ -22,6 +23,18 @@ _OWN_END: Final = frozenset({None, Reason.NON_ZERO_EXIT, Reason.KILLED})
 _TOO_LARGE: Final = (
     "the answer is larger than {} bytes (max_result_bytes of [limits]); ask for a file and its path instead"
 )
+
+
+def hidden(answer: Answer, redactor: Redactor) -> Answer:
+    """Redact what an adapter read: taken apart, events may say what no single one of them did."""
+    return msgspec.structs.replace(
+        answer,
+        text=redactor.json(answer.text.encode("utf-8", "replace")).decode("utf-8", "replace"),
+        structured_json=None
+        if answer.structured_json is None
+        else redactor.json(answer.structured_json.encode()).decode(),
+        error=redactor.text(answer.error.encode("utf-8", "replace")).decode("utf-8", "replace"),
+    )
 
 
 def conclude(end: Outcome, answer: Answer, *, settled: bool, max_result_bytes: int) -> Outcome:

@@ -25,6 +25,7 @@ class Sink:
         self.fd = fd
         self._name: Literal["out", "err"] = name
         self._keep_bytes = keep_bytes
+        self._all = redactor
         self._redactor = redactor.stream()
         self._log = log
         self._parts: list[bytes] = []
@@ -46,7 +47,7 @@ class Sink:
         if self._name == "err":
             self._kept += len(data)
             if self._kept > self._keep_bytes + CHUNK_BYTES:
-                self._parts = [self.tail(self._keep_bytes)]
+                self._parts = [b"".join(self._parts)[-self._keep_bytes :]]
                 self._kept = len(self._parts[0])
         elif self.total > self._keep_bytes:
             return
@@ -60,6 +61,13 @@ class Sink:
         """Return all that is held."""
         return b"".join(self._parts)
 
+    def result(self) -> bytes:
+        """Return all that is held as it may be kept.
+
+        What is read as JSON may say a value in a spelling of its own, and more is known by now than when it was read.
+        """
+        return self._all.json(self.whole())
+
     def tail(self, size: int = TAIL_BYTES) -> bytes:
         """Return the last bytes of what is held."""
-        return b"".join(self._parts)[-size:]
+        return self._all.text(b"".join(self._parts)[-size:])

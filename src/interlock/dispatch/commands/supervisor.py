@@ -326,7 +326,7 @@ class Supervisor:
         )
 
     def _output(self) -> bytes:
-        out = self._out.whole()
+        out = self._out.result()
         if not self._job.accepts_any_exit or self._code == 0:
             return out
         # why it did not pass may have been said on either stream

@@ -16,11 +16,11 @@ from typing import Any, Final
 
 from interlock.dispatch.env.broken import BrokenBase64
 from interlock.dispatch.env.patterns import Patterns
+from interlock.dispatch.env.redact_base import MIN_LENGTH
 from interlock.dispatch.env.spellings import as_bytes, encodings, line_forms, literal_forms
 from interlock.dispatch.env.views import View, views
 from interlock.model import canon
 
-MIN_LENGTH: Final = 6
 _FARTHEST_BACK: Final = 4_096
 """Escapes that have no common border for longer are no text of any program; a stream is cut within one then."""
 

@@ -7,11 +7,14 @@ such a value comes back byte for byte.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from interlock.errors import InterlockError
+
+MIN_LENGTH: Final = 6
+"""A shorter value, in characters, is no usable pattern."""
 
 
 class StreamRedactor(Protocol):
@@ -37,6 +40,10 @@ class Redactor(Protocol):
         """Redact a whole text at once."""
         ...
 
+    def json(self, data: bytes, /) -> bytes:
+        """Redact what may be read as JSON: also what its strings and numbers hold, so that it stays JSON."""
+        ...
+
 
 class NullRedactor:
     """For work without secrets: hands everything through, and is its own stream since it holds nothing."""
@@ -54,6 +61,10 @@ class NullRedactor:
         return b""
 
     def text(self, data: bytes, /) -> bytes:
+        """Return `data`."""
+        return data
+
+    def json(self, data: bytes, /) -> bytes:
         """Return `data`."""
         return data
 

@@ -2,7 +2,8 @@
 
 Guarantees: a group is resolved once per driver and only when asked for; a failed one is asked again next time; no
 message holds a value; every value is known to the redactor, whatever it came from, and what is secret (keys, secrets,
-dotenv files) to that of every other job too, since any child may read it from its environment or a file. Within a group
+dotenv files) to that of every other job too, also of one under way, since any child may read it from its environment
+or a file. Within a group
 secrets stand over dotenv files, those over variables; a later group stands over an earlier one. Safe from any thread.
 """
 
@@ -18,15 +19,13 @@ from pathlib import Path
 from typing import Final
 
 from interlock.dispatch.env.clean import clean
-from interlock.dispatch.env.redact import MIN_LENGTH, PatternRedactor
-from interlock.dispatch.env.redact_base import EnvUnresolvedError, NullRedactor, ResolvedEnv
+from interlock.dispatch.env.growing import GrowingRedactor, Hidden
+from interlock.dispatch.env.redact_base import MIN_LENGTH, EnvUnresolvedError, NullRedactor, ResolvedEnv
 from interlock.model.plan import EnvGroup, SecretSource
 
 COMMAND_TIMEOUT_S: Final = 30.0
 MAX_VALUE_BYTES: Final = 131_071
 """Linux takes no longer entry of an environment."""
-Hidden = tuple[tuple[str, str], ...]
-"""Names and values."""
 _NOTHING: Final = ResolvedEnv({}, NullRedactor())
 
 
@@ -52,6 +51,7 @@ class EnvResolver:
         self._environ = os.environ if environ is None else environ
         sources = [secret.var for group in self._groups.values() for secret in group.secrets if secret.var is not None]
         self._known = [(name, self._environ[name]) for name in (*keys, *sources) if self._environ.get(name)]
+        self._grows = any(group.dotenv or group.secrets for group in self._groups.values())
         self._command_timeout_s = command_timeout_s
         self._lock = threading.Lock()
         self._values: dict[str, dict[str, str]] = {}
@@ -62,18 +62,15 @@ class EnvResolver:
 
         Raises EnvUnresolvedError that names what is missing. Without `names` this waits for nobody.
         """
-        if not self._lock.acquire(blocking=bool(names)):
-            # a command is asked for a secret just now; nobody can have it yet
-            return self._merge((), more) if more or self._extra or self._known else _NOTHING
-        try:
-            if not (names or more or self._extra or self._known):
-                return _NOTHING
-            found = self._resolved.get((names, more))
-            if found is None:
-                found = self._resolved[names, more] = self._merge(names, more)
+        found = self._resolved.get((names, more))
+        if found is not None:
             return found
-        finally:
-            self._lock.release()
+        if not names:
+            if not (more or self._extra or self._known or self._grows):
+                return _NOTHING
+            return self._resolved.setdefault((names, more), self._merge(names, more))
+        with self._lock:
+            return self._resolved.setdefault((names, more), self._merge(names, more))
 
     def _merge(self, names: tuple[str, ...], more: Hidden) -> ResolvedEnv:
         values: dict[str, str] = {}
@@ -87,7 +84,7 @@ class EnvResolver:
             f"the value of {name} is shorter than {MIN_LENGTH} characters, so it cannot be redacted"
             for name in dict.fromkeys(name for name, value in hidden if len(value) < MIN_LENGTH)
         )
-        return ResolvedEnv(values, PatternRedactor(hidden + self._known), tuple(sorted(values)), warnings)
+        return ResolvedEnv(values, GrowingRedactor(tuple(hidden), self._known), tuple(sorted(values)), warnings)
 
     def _group(self, name: str) -> dict[str, str]:
         found = self._values.get(name)
@@ -96,9 +93,12 @@ class EnvResolver:
             if group is None:
                 raise _unresolved(f"env group {name} is not configured", f"add [env.{name}] to interlock.toml")
             found = self._values[name] = self._read(group)
-            self._known += [(key, value) for key, value in found.items() if key not in group.vars]
-            self._resolved.clear()
+            self._know((key, value) for key, value in found.items() if key not in group.vars)
         return found
+
+    def _know(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Let every redactor know these from now on."""
+        self._known += [pair for pair in dict.fromkeys(pairs) if pair not in self._known]
 
     def _read(self, group: EnvGroup) -> dict[str, str]:
         values = {name: self._variable(group, name) for name in group.vars}

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import msgspec
 
 from interlock.dispatch.base import EngineSettings
-from interlock.dispatch.env.redact import MIN_LENGTH, PatternRedactor
-from interlock.dispatch.env.redact_base import EnvUnresolvedError, Redactor, ResolvedEnv, StreamRedactor
+from interlock.dispatch.env.redact import PatternRedactor
+from interlock.dispatch.env.redact_base import MIN_LENGTH, EnvUnresolvedError, Redactor, ResolvedEnv, StreamRedactor
 from interlock.model.plan import KEY_OF_API
 
 
@@ -66,6 +66,10 @@ class _Both:
     def text(self, data: bytes, /) -> bytes:
         """Redact a whole text at once."""
         return self._second.text(self._first.text(data))
+
+    def json(self, data: bytes, /) -> bytes:
+        """Redact what may be read as JSON."""
+        return self._second.json(self._first.json(data))
 
 
 class _BothStreams:

@@ -16,7 +16,7 @@ def outcome_of(attempt: Attempt, ending: Ending, redactor: Redactor, log: RunLog
     """Put the ending into the form that every attempt ends in."""
     job = attempt.request.job
     reply, failure = ending.reply, ending.failure
-    text = redactor.text(reply.text.encode("utf-8", "replace")) if reply else b""
+    text = redactor.json(reply.text.encode("utf-8", "replace")) if reply else b""
     if failure is None and len(text) > job.max_result_bytes:
         failure = Failure(
             reason=Reason.OUTPUT_TOO_LARGE,

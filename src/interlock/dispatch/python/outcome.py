@@ -9,7 +9,6 @@ from typing import Final, Literal
 import msgspec
 
 from interlock.dispatch.base import Outcome
-from interlock.dispatch.env.redact import PatternRedactor
 from interlock.dispatch.env.redact_base import Redactor
 from interlock.model.states import Reason
 
@@ -28,7 +27,7 @@ class Ending(msgspec.Struct, frozen=True):
 
 def result(redactor: Redactor, body: bytes) -> bytes:
     """Redact a function's JSON so that it stays JSON."""
-    return redactor.json(body) if isinstance(redactor, PatternRedactor) else redactor.text(body)
+    return redactor.json(body)
 
 
 def failure(redactor: Redactor, body: bytes, base: Outcome) -> Outcome:
