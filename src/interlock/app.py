@@ -26,7 +26,7 @@ from interlock.driver.family import Opening
 from interlock.driver.finding import find_run, same_key
 from interlock.driver.lease import claimable, fresh, this_host
 from interlock.driver.load import restore, run_info
-from interlock.driver.local_setup import default_concurrency, local_executor, refuse_other_systems
+from interlock.driver.local_setup import begun, default_concurrency, local_executor, refuse_other_systems
 from interlock.driver.loop import Observer
 from interlock.driver.openings import accept_modules, first_notices
 from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
@@ -386,7 +386,8 @@ class App:
         )
 
     def _executor(self, config: Config, plan: Plan, lease: Lease) -> Executor:
-        return local_executor(self.project, config, plan, lease, self._open().run(lease.run_id).params_json)
+        row = self._open().run(lease.run_id)
+        return local_executor(self.project, config, plan, lease, row.params_json, begun(self._open(), row, plan))
 
 
 def open_project(project: str | Path | None = None) -> App:

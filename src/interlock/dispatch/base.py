@@ -151,7 +151,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EnvAudit(msgspec.Struct, frozen=True, kw_only=True):
-    """Env names that were resolved for a job; warnings (values too short to redact) ride along."""
+    """Env names that were resolved for a job; warnings (of what cannot be redacted) ride along."""
 
     step: int
     names: tuple[str, ...]

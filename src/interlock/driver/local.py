@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from interlock.dispatch.base import NEVER, EngineSettings, Job, Outcome, Report, Request
+from interlock.dispatch.base import NEVER, EngineSettings, EnvAudit, Job, Outcome, Report, Request
 from interlock.dispatch.commands.nursery import Pump
 from interlock.dispatch.commands.runner import CommandRunner
 from interlock.dispatch.env.clean import clean
@@ -63,9 +63,11 @@ class LocalExecutor:
         scratch: Path,
         environ: Mapping[str, str] | None = None,
         settings: Callable[[str], EngineSettings] | None = None,
+        recall: Callable[[], Sequence[str]] | None = None,
     ) -> None:
         base = clean(os.environ if environ is None else environ)
         self._env_for = env_for
+        self._recall = recall
         self._environ = os.environ if environ is None else environ
         self._base = base
         self._scratch = scratch
@@ -160,6 +162,7 @@ class LocalExecutor:
     def start(self, requests: list[Request]) -> None:
         """Begin the attempts."""
         self._offered_files = 0
+        self._remember(requests)
         now, now_ms = time.monotonic(), time.time_ns() // 1_000_000
         for request in requests:
             if request.job.call is not None:
@@ -171,6 +174,12 @@ class LocalExecutor:
                 self._command_jobs.setdefault(request.job.step, set()).add(request.job.key)
                 self._commands.start(request)
         self._pools.take_back()
+
+    def _remember(self, requests: list[Request]) -> None:
+        """Before the first of this driver begins, make known what earlier ones told: it may show what they left."""
+        recall, self._recall = self._recall, None
+        if recall is not None and requests and (lost := tuple(recall())):
+            self._ready.append(EnvAudit(step=requests[0].job.step, names=(), warnings=lost))
 
     def _prompt_runner(self) -> PromptRunner:
         """Make it at the first prompt: it brings an event loop and the agents' adapters along."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Collection
+from functools import partial
 
 from interlock.dispatch.env.secrets import EnvResolver
 from interlock.dispatch.logs.log import RunLog
@@ -14,10 +16,12 @@ from interlock.driver.local import LocalExecutor
 from interlock.driver.project import ProjectPaths
 from interlock.errors import UsageError
 from interlock.model import canon
-from interlock.model.plan import Plan
+from interlock.model.plan import Child, Plan, Prompt
 from interlock.model.run import Lease
 from interlock.model.secret import secret_texts
+from interlock.model.states import StepState
 from interlock.plan.config import Config
+from interlock.store.base import RunRow, Store
 
 
 def default_concurrency() -> int:
@@ -35,8 +39,13 @@ def refuse_other_systems() -> None:
         )
 
 
-def local_executor(project: ProjectPaths, config: Config, plan: Plan, lease: Lease, params_json: bytes) -> Executor:
-    """Return an executor for the run that `lease` holds; `plan` and `params_json` are its own."""
+def local_executor(
+    project: ProjectPaths, config: Config, plan: Plan, lease: Lease, params_json: bytes, begun: Collection[str] = ()
+) -> Executor:
+    """Return an executor for the run that `lease` holds; `plan` and `params_json` are its own.
+
+    `begun` are the steps that were begun by earlier drivers, or in the run that this one is a fork of.
+    """
     plans = plan.whole
     values = canon.loads(params_json.decode())
     secrets = secret_texts((param.name for param in plan.params if param.secret), values)
@@ -50,4 +59,26 @@ def local_executor(project: ProjectPaths, config: Config, plan: Plan, lease: Lea
         log=RunLog(project.logs / f"{lease.run_id}.log"),
         scratch=project.state_dir / "tmp",
         settings=settings_of(config, engines.values()),
+        recall=partial(resolver.recall, _told(plan, begun)) if groups else None,
     )
+
+
+def begun(store: Store, row: RunRow, plan: Plan) -> frozenset[str]:
+    """Return the steps of the run that were begun, where something is kept of what they were told."""
+    if not any(one.env_groups for one in plan.whole):
+        return frozenset()
+    if row.forked_from is not None:
+        return frozenset(step.id for step in plan.steps)
+    idle = {StepState.PENDING, StepState.SKIPPED}
+    return frozenset(step.id for step in store.steps(row.id) if step.round > 1 or step.state not in idle)
+
+
+def _told(plan: Plan, begun: Collection[str]) -> tuple[str, ...]:
+    """Return the env groups whose values these steps may have been given, those of their child runs included."""
+    steps = [step for step in plan.steps if step.id in begun]
+    if any(isinstance(step.target, Child) for step in steps):
+        steps += [step for child in plan.children.values() for step in child.steps]
+    asking = any(isinstance(step.target, Prompt) or (step.gate and step.gate.judge) for step in steps)
+    engines = [engine for one in plan.whole for engine in one.engines] if asking else []
+    named = [*(engine.env for engine in engines), *(step.env for step in steps)]
+    return tuple(dict.fromkeys(name for names in named for name in names))

@@ -54,7 +54,8 @@ def recorded(
 
 def _audited(member: Member, report: EnvAudit, wall_ms: int) -> Iterator[ev.Event]:
     step = report.step - member.first
-    yield ev.EnvResolved(at=wall_ms, step=step, names=report.names)
+    if report.names:
+        yield ev.EnvResolved(at=wall_ms, step=step, names=report.names)
     for text in report.warnings:
         if f"env:{text}" not in member.snap.noticed:
             yield ev.Notice(at=wall_ms, code=f"env:{text}", text=text, step=step)

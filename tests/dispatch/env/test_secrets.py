@@ -81,6 +81,38 @@ def test_what_is_secret_is_hidden_from_jobs_that_name_no_group(tmp_path: Path) -
     assert resolver.resolve(()).redactor.text(said) == hidden
 
 
+def test_what_becomes_known_is_hidden_from_jobs_and_streams_that_began_before(tmp_path: Path) -> None:
+    resolver = EnvResolver((command("echo", "from the command"),), tmp_path)
+    redactor = resolver.resolve(()).redactor
+    stream = redactor.stream()
+    assert stream.feed(b"one; ") == b"one; "
+    resolver.resolve(("vault",))
+    assert stream.feed(b"from the comm") + stream.feed(b"and!") + stream.flush() == b"[redacted:TOKEN]!"
+    assert redactor.text(b"from the command") == b"[redacted:TOKEN]"
+    assert redactor.json(b'["from the comm\\u0061nd"]') == b'["[redacted:TOKEN]"]'
+
+
+def test_what_earlier_steps_were_given_is_had_again_and_what_cannot_be_is_named(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("FILE=from the file\n", encoding="utf-8")
+    groups = (
+        EnvGroup(name="read", dotenv=(".env", "missing.env")),
+        EnvGroup(
+            name="had", secrets=(SecretSource(name="C", command=("sh", "-c", "echo x >> calls; echo the value")),)
+        ),
+        EnvGroup(name="lost", secrets=(SecretSource(name="L", command=("false",)),)),
+        EnvGroup(name="unasked", secrets=(SecretSource(name="U", command=("touch", "asked")),)),
+    )
+    resolver = EnvResolver(groups, tmp_path)
+    assert resolver.recall(("read", "had", "lost")) == [
+        "env group lost: the command `false` for L failed with exit code 1; "
+        "until it resolves, what it gave earlier steps cannot be redacted"
+    ]
+    assert resolver.resolve(()).redactor.text(b"from the file, the value") == b"[redacted:FILE], [redacted:C]"
+    assert resolver.resolve(("had",)).values == {"C": "the value"}
+    assert (tmp_path / "calls").read_text(encoding="ascii") == "x\n"
+    assert not (tmp_path / "asked").exists()
+
+
 def test_params_are_redacted_without_any_group(tmp_path: Path) -> None:
     resolved = EnvResolver((), tmp_path, [("password", "hunter22")]).resolve(())
     assert resolved.redactor.text(b"hunter22") == b"[redacted:password]"

@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -24,6 +25,8 @@ from interlock.dispatch.env.redact_base import MIN_LENGTH, EnvUnresolvedError, N
 from interlock.model.plan import EnvGroup, SecretSource
 
 COMMAND_TIMEOUT_S: Final = 30.0
+RECALL_S: Final = 10.0
+"""How long what earlier steps were given may take to be had again, all in all; the run waits for it."""
 MAX_VALUE_BYTES: Final = 131_071
 """Linux takes no longer entry of an environment."""
 _NOTHING: Final = ResolvedEnv({}, NullRedactor())
@@ -72,6 +75,27 @@ class EnvResolver:
         with self._lock:
             return self._resolved.setdefault((names, more), self._merge(names, more))
 
+    def recall(self, names: Iterable[str]) -> list[str]:
+        """Make known what may lie in files by now: all dotenv files, and the secrets of these groups.
+
+        Return what cannot be redacted since it cannot be had; a dotenv file that is missing has told nobody anything.
+        """
+        until = time.monotonic() + RECALL_S
+        missing = []
+        with self._lock:
+            for group in self._groups.values():
+                for file in group.dotenv:
+                    with contextlib.suppress(EnvUnresolvedError):
+                        self._know(self._file(group, file).items())
+            for name in names:
+                if not any(secret.command for secret in self._groups[name].secrets):
+                    continue
+                try:
+                    self._group(name, max(0.1, until - time.monotonic()))
+                except EnvUnresolvedError as error:
+                    missing.append(f"{error.message}; until it resolves, what it gave earlier steps cannot be redacted")
+        return missing
+
     def _merge(self, names: tuple[str, ...], more: Hidden) -> ResolvedEnv:
         values: dict[str, str] = {}
         hidden = [*self._extra, *more]
@@ -86,13 +110,13 @@ class EnvResolver:
         )
         return ResolvedEnv(values, GrowingRedactor(tuple(hidden), self._known), tuple(sorted(values)), warnings)
 
-    def _group(self, name: str) -> dict[str, str]:
+    def _group(self, name: str, most_s: float | None = None) -> dict[str, str]:
         found = self._values.get(name)
         if found is None:
             group = self._groups.get(name)
             if group is None:
                 raise _unresolved(f"env group {name} is not configured", f"add [env.{name}] to interlock.toml")
-            found = self._values[name] = self._read(group)
+            found = self._values[name] = self._read(group, self._command_timeout_s if most_s is None else most_s)
             self._know((key, value) for key, value in found.items() if key not in group.vars)
         return found
 
@@ -100,12 +124,12 @@ class EnvResolver:
         """Let every redactor know these from now on."""
         self._known += [pair for pair in dict.fromkeys(pairs) if pair not in self._known]
 
-    def _read(self, group: EnvGroup) -> dict[str, str]:
+    def _read(self, group: EnvGroup, most_s: float) -> dict[str, str]:
         values = {name: self._variable(group, name) for name in group.vars}
         for file in group.dotenv:
             values.update(self._file(group, file))
         for secret in group.secrets:
-            values[secret.name] = self._secret(group, secret)
+            values[secret.name] = self._secret(group, secret, most_s)
         for name, value in values.items():
             if len(os.fsencode(f"{name}={value}")) > MAX_VALUE_BYTES:
                 raise _unresolved(
@@ -139,7 +163,7 @@ class EnvResolver:
             f"mend the file, or take it out of [env.{group.name}]",
         )
 
-    def _secret(self, group: EnvGroup, secret: SecretSource) -> str:
+    def _secret(self, group: EnvGroup, secret: SecretSource, most_s: float) -> str:
         if secret.var is not None:
             value = self._environ.get(secret.var)
             if value is None:
@@ -149,7 +173,7 @@ class EnvResolver:
                 )
             return value
         try:
-            value = self._output(secret.command)
+            value = self._output(secret.command, min(most_s, self._command_timeout_s))
         except _SecretCommandError as error:
             raise _unresolved(
                 f"env group {group.name}: the command `{secret.command[0]}` for {secret.name} {error}",
@@ -157,7 +181,7 @@ class EnvResolver:
             ) from None
         return value
 
-    def _output(self, argv: tuple[str, ...]) -> str:
+    def _output(self, argv: tuple[str, ...], most_s: float) -> str:
         """Run a secret's command; what it says on stderr is left out of messages, since it may hold the value."""
         try:
             process = subprocess.Popen(
@@ -174,9 +198,9 @@ class EnvResolver:
             raise _SecretCommandError(f"cannot be started: {text}") from error
         with process:
             try:
-                raw, _ = process.communicate(timeout=self._command_timeout_s)
+                raw, _ = process.communicate(timeout=most_s)
             except subprocess.TimeoutExpired:
-                raise _SecretCommandError(f"gave no answer within {self._command_timeout_s:g} s") from None
+                raise _SecretCommandError(f"gave no answer within {most_s:.2g} s") from None
             finally:
                 # its leftovers hold our pipe, and an unreaped leader its pid
                 if process.returncode is None:
