@@ -101,7 +101,7 @@ def test_params_that_look_like_secrets_are_shown_nowhere(
     (tmp_path / "flow.md").write_text(
         "---\nparams:\n"
         "  api_tokens: { type: array, items: { type: string } }\n"
-        "  credentials: { type: object }\n  password: {}\n"
+        "  credentials: { type: object }\n  password: {}\n  cfg: { type: object }\n"
         "steps:\n"
         "  - { id: say, run: 'cat $INTERLOCK_CONTEXT; echo $INTERLOCK_PARAM_CREDENTIALS >&2' }\n"
         "  - { id: each, map: { over: params.api_tokens }, run: 'echo $INTERLOCK_ITEM; exit 1', on_error: continue }\n"
@@ -114,6 +114,7 @@ def test_params_that_look_like_secrets_are_shown_nowhere(
         "api_tokens": ["first-secret", "second-secret"],
         "credentials": {"deep": "third-secret", "pin": 987654321},
         "password": "fourth-secret",
+        "cfg": {"host": "db.example", "logins": [{"user": "ann", "password": "fifth-secret"}]},
     }
     (tmp_path / "params.json").write_text(json.dumps(given), encoding="utf-8")
     said = interlock("run", "flow.md", "--params-file", "params.json", cwd=tmp_path)
@@ -122,6 +123,10 @@ def test_params_that_look_like_secrets_are_shown_nowhere(
         shown += (
             interlock(command, "last", cwd=tmp_path).stdout + interlock(command, "last", "--json", cwd=tmp_path).stdout
         )
-    assert [secret for secret in ("first-", "second-", "third-", "fourth-", "987654321") if secret in shown] == []
+    assert [
+        secret for secret in ("first-", "second-", "third-", "fourth-", "fifth-", "987654321") if secret in shown
+    ] == []
     assert "[redacted:api_tokens]" in shown
+    assert "[redacted:cfg.logins.password]" in shown
+    assert "db.example" in shown
     assert "params.password is a string of 13 characters, which no `match` names" in shown

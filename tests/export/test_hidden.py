@@ -18,7 +18,7 @@ from tests.store import builders as b
 from interlock.dispatch.logs.reading import read_log
 from interlock.driver.exporting import Exported
 from interlock.driver.importing import open_export
-from interlock.driver.scrubbing import RunSecrets, Scrubber
+from interlock.driver.scrubbing import RunSecrets, Scrubber, secrets_of
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.states import RunState
@@ -150,6 +150,23 @@ def test_what_is_hidden_fits_together_still(made: tuple[Path, Exported]) -> None
         assert said[2] == b"nothing\n"
         assert all(b"***" in data for data in (*said[:2], *said[3:]))
         assert log.stat().st_size == (made[0].parent / "logs" / f"{b.RUN}.log").stat().st_size
+
+
+def test_what_looks_like_a_secret_within_a_param_and_its_default_is_gone() -> None:
+    cfg = {"host": "db.example", "password": VALUE, "logins": [{"token": PIN}]}
+    default = json.dumps({"password": DEFAULT, "pin": {"secret": PIN}})
+    plan = canon.dumps({"params": [{"name": "cfg", "default_json": default}]})
+    scrub = Scrubber([secrets_of(plan, canon.dumps({"cfg": cfg}))])
+    assert scrub.active
+    assert scrub.names == ("cfg.logins.token", "cfg.password", "cfg.pin.secret")
+    assert canon.loads(scrub.params(canon.dumps({"cfg": cfg})))["cfg"] == {
+        "host": "db.example",
+        "password": "[redacted:cfg.password]",
+        "logins": [{"token": "[redacted:cfg.logins.token]"}],
+    }
+    shown = json.loads(canon.loads(scrub.plan(plan))["params"][0]["default_json"])
+    assert shown == {"password": "[redacted:cfg.password]", "pin": {"secret": "[redacted:cfg.pin.secret]"}}
+    assert scrub.json(json.dumps([VALUE, "db.example"]).encode()) == b'["[redacted:cfg.password]","db.example"]'
 
 
 def test_the_same_secretive_state_gives_the_same_bytes(made: tuple[Path, Exported]) -> None:

@@ -17,7 +17,7 @@ import msgspec
 from interlock.dispatch.env.redact import PatternRedactor
 from interlock.model import canon
 from interlock.model.canon import item_digest, sha256
-from interlock.model.secret import secret_texts
+from interlock.model.secret import secret_texts, without_secrets
 
 HASH_HIDDEN: Final = "sha256:redacted"
 DIGEST_HIDDEN: Final = re.compile(r":redacted-[0-9]+")
@@ -36,11 +36,23 @@ class RunSecrets(msgspec.Struct, frozen=True):
 
     secret: tuple[tuple[str, str | None], ...]
     params: dict[str, Any]
+    within_defaults: tuple[tuple[str, str], ...] = ()
+    """What keys that look like secrets hold in the defaults of the other params, with their paths."""
 
 
 def secrets_of(plan: bytes, params: bytes) -> RunSecrets:
     """Read them from what is stored, plans within the plan included. Raises NotJsonError."""
-    return RunSecrets(tuple(_secret_params(canon.loads(plan))), canon.loads(params))
+    found = canon.loads(plan)
+    return RunSecrets(tuple(_secret_params(found)), canon.loads(params), tuple(_within_defaults(found)))
+
+
+def _within_defaults(value: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - any JSON value
+    if isinstance(value, dict) and isinstance(value.get("default_json"), str) and value.get("secret") is not True:
+        name = str(value.get("name"))
+        yield from secret_texts((), {name: canon.loads(value["default_json"])})
+    elif isinstance(value, dict | list):
+        for entry in value.values() if isinstance(value, dict) else value:
+            yield from _within_defaults(entry)
 
 
 def _secret_params(value: Any) -> Iterator[tuple[str, str | None]]:  # noqa: ANN401 - any JSON value
@@ -79,6 +91,9 @@ class Scrubber:
             for name, value in (*given, *defaults):
                 names.add(name)
                 pairs.update(secret_texts((name,), {name: value}))
+            nested = secret_texts((), {name: value for name, value in run.params.items() if name not in secret})
+            pairs.update(nested + list(run.within_defaults))
+            names.update(path for path, _ in (*nested, *run.within_defaults))
         self._redactor = PatternRedactor(sorted(pairs))
         self.active: Final = bool(names)
         self.names: Final = tuple(sorted(names))
@@ -148,7 +163,10 @@ class Scrubber:
         """Return the params with secret ones blanked whole, however short, and those that were `handed` such a value."""
         secret = {*self.names, *handed}
         values: dict[str, Any] = canon.loads(params)
-        blank = {name: f"[redacted:{name}]" if name in secret else value for name, value in values.items()}
+        blank = {
+            name: f"[redacted:{name}]" if name in secret else without_secrets(name, value)
+            for name, value in values.items()
+        }
         clean = self._redactor.json(canon.dumps(blank))
         self._moved[hashlib.sha256(params).hexdigest()] = sha256(clean)
         return clean
@@ -211,4 +229,8 @@ def _without_defaults(value: Any) -> Any:  # noqa: ANN401 - any JSON value
     found = {name: _without_defaults(entry) for name, entry in value.items()}
     if found.get("secret") is True and found.get("default_json") is not None:
         found["default_json"] = canon.dumps(f"[redacted:{found.get('name')}]").decode()
+    elif isinstance(default := found.get("default_json"), str):
+        held = canon.loads(default)
+        shown = without_secrets(str(found.get("name")), held)
+        found["default_json"] = default if shown == held else canon.dumps(shown).decode()
     return found

@@ -17,6 +17,7 @@ import msgspec
 from interlock.errors import Diagnostic
 from interlock.model import canon
 from interlock.model.plan import Binding, Child, Hole, Param, Plan, Project, Reference
+from interlock.model.secret import secret_keys
 from interlock.model.workflow import Place, StepDecl, UsesDecl, Workflow
 from interlock.plan.compile import compile_workflow
 from interlock.plan.diagnose import Source, nearest, shown, suggest
@@ -176,7 +177,8 @@ def _check_literal(param: Param, value: object, place: Place, source: Source) ->
     error = next(compiled(json.loads(param.schema_json)).iter_errors(value), None)
     if error is None:
         return
-    why = "the value does not fit its schema" if param.secret else shown(error.message, 200)
+    hidden = param.secret or any(secret_keys(param.name, value))
+    why = "the value does not fit its schema" if hidden else shown(error.message, 200)
     hint = "give what the child's 'params' ask for"
     source.error(place, "bad-param", f"param '{param.name}' of the child: {why}", hint)
 

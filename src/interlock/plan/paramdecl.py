@@ -7,13 +7,15 @@ default fits it, and a param that looks like a secret is marked so that it is ne
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
 
-from interlock.model.canon import dumps
+from interlock.model.canon import dumps, loads
 from interlock.model.plan import Param
+from interlock.model.secret import named_secret, secret_keys
 from interlock.plan import fields as f
 from interlock.plan.diagnose import Source, shown
 from interlock.plan.refs import PARAM_NAME
@@ -22,11 +24,7 @@ from interlock.plan.schema_check import compiled, read_schema
 from interlock.plan.yaml import Entry, Mapping, Node, Scalar
 
 _OWN: Final = ("default", "description")
-_GUARDED_NAME: Final = (
-    r"(^|_)(secrets?|tokens?|passwords?|passwd|passphrase|credentials?|api_?keys?|private_?keys?|access_?keys?)(_|$)"
-)
 _GUARDED_TEXT: Final = r"\b(secret|password|passphrase|credential|api[ -]?key|private key|access token)s?\b"
-_COUNTED: Final = r"(^|_)(max|min|num|count|n)_"
 
 
 def read_params(source: Source, node: Node, what: str) -> tuple[Param, ...]:
@@ -72,7 +70,29 @@ def _param(source: Source, entry: Entry) -> Param:
     if param.secret:
         hint = "params are kept in the journal; pass secrets by 'env' instead"
         source.warning(entry.key.place, "secret-param", f"the param '{name}' looks like a secret", hint)
-    return _with_default(source, param, own["default"], schema)
+    param = _with_default(source, param, own["default"], schema)
+    for path in () if param.secret else _secret_paths(param):
+        hint = "params are kept in the journal; pass secrets by 'env' instead"
+        source.warning(entry.key.place, "secret-param", f"'{shown(path)}' looks like a secret", hint)
+    return param
+
+
+def _secret_paths(param: Param) -> Iterable[str]:
+    """Return what looks like a secret within the param, by its schema and its default."""
+    declared = _declared(param.name, loads(param.schema_json))
+    given = () if param.default_json is None else secret_keys(param.name, loads(param.default_json))
+    return dict.fromkeys((*declared, *given))
+
+
+def _declared(name: str, schema: Any) -> Iterator[str]:  # noqa: ANN401 - a JSON Schema
+    """Yield the paths of properties that look like secrets, in objects and in items of lists."""
+    if not isinstance(schema, dict):
+        return
+    properties = schema.get("properties")
+    for key, entry in properties.items() if isinstance(properties, dict) else ():
+        path = f"{name}.{key}"
+        yield from (path,) if named_secret(key) else _declared(path, entry)
+    yield from _declared(name, schema.get("items"))
 
 
 def _flag(source: Source, node: Mapping) -> bool | None:
@@ -104,6 +124,4 @@ def _with_default(source: Source, param: Param, node: Node | None, schema: Any) 
 
 
 def _looks_secret(name: str, description: str) -> bool:
-    words = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).casefold()
-    named = re.search(_GUARDED_NAME, words) is not None and not re.search(_COUNTED, words)
-    return named or re.search(_GUARDED_TEXT, description.casefold()) is not None
+    return named_secret(name) or re.search(_GUARDED_TEXT, description.casefold()) is not None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from interlock.errors import UsageError
 from interlock.model import canon
 from interlock.model.plan import Param
+from interlock.model.secret import secret_keys
 from interlock.plan.diagnose import Source, nearest, shown, suggest
 from interlock.plan.scalars import to_json
 from interlock.plan.schema_check import is_plain
@@ -176,7 +177,8 @@ def _check(param: Param, values: Values) -> list[str]:
     schema = json.loads(param.schema_json)
     if is_plain(schema) and schema["type"] in _PLAINLY.get(type(value), ()):
         return []
-    errors = _validator(schema, _HIDDEN if param.secret else None).iter_errors(value)
+    hidden = param.secret or any(secret_keys(param.name, value))
+    errors = _validator(schema, _HIDDEN if hidden else None).iter_errors(value)
     return [f"param '{param.name}'{_inside(error)}: {shown(error.message, 200)}" for error in errors]
 
 

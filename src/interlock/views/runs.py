@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from interlock.model.run import Lease
+from interlock.model.secret import without_secrets
 from interlock.store.base import RunRow
 from interlock.views.facts import PlanFacts
 from interlock.views.values import rfc3339, value
@@ -30,7 +31,10 @@ def params_view(params_json: bytes, facts: PlanFacts, hide: Callable[[bytes], by
     params = value(hide(params_json))
     if not isinstance(params, dict):
         return {}
-    return {name: f"[redacted:{name}]" if name in facts.secrets else given for name, given in params.items()}
+    return {
+        name: f"[redacted:{name}]" if name in facts.secrets else without_secrets(name, given)
+        for name, given in params.items()
+    }
 
 
 def run_view(

@@ -103,10 +103,11 @@ def test_what_earlier_steps_were_given_is_had_again_and_what_cannot_be_is_named(
         EnvGroup(name="unasked", secrets=(SecretSource(name="U", command=("touch", "asked")),)),
     )
     resolver = EnvResolver(groups, tmp_path)
-    assert resolver.recall(("read", "had", "lost")) == [
+    [lost] = resolver.recall(("read", "had", "lost"))
+    assert lost == (
         "env group lost: the command `false` for L failed with exit code 1; "
         "until it resolves, what it gave earlier steps cannot be redacted"
-    ]
+    )
     assert resolver.resolve(()).redactor.text(b"from the file, the value") == b"[redacted:FILE], [redacted:C]"
     assert resolver.resolve(("had",)).values == {"C": "the value"}
     assert (tmp_path / "calls").read_text(encoding="ascii") == "x\n"
