@@ -173,6 +173,7 @@ TOKEN = "gho_" + "0aB1cD2eF3" * 9
         (TOKEN, base64.encodebytes(TOKEN.encode()).replace(b"\n", b"\\\\n")),
         (TOKEN, base64.encodebytes(b"user:" + TOKEN.encode()).replace(b"\n", b"\n    ")),
         (TOKEN, base64.b64encode(base64.encodebytes(TOKEN.encode()))),
+        ("0~0~0~0~0~0~0~0", base64.b64encode(base64.urlsafe_b64encode(b"00~0~0~0~0~0~0~0"))),
     ],
 )
 def test_what_common_programs_write_is_found_however_it_is_cut(secret: str, spelled: bytes) -> None:

@@ -19,6 +19,7 @@ from interlock.dispatch.env.spellings import cores
 
 _BLANKS: Final = b" \t\r\n"
 _ONE_ALPHABET: Final = bytes.maketrans(b"-_", b"+/")
+_OTHER_ALPHABET: Final = bytes.maketrans(b"+/", b"-_")
 _INK: Final = re.compile(rb"[^ \t\r\n]+")
 _RUN: Final = re.compile(rb"[A-Za-z0-9+/]*")
 _LINE: Final = 48
@@ -139,8 +140,8 @@ def _character(at: int, phase: int) -> int:
 
 
 def _pieces(inner: Mapping[bytes, bytes]) -> Iterator[bytes]:
-    """Two pieces of each: a break in lines of at least `_LINE` leaves one of them whole."""
+    """Two pieces of each, in either alphabet: a break in lines of at least `_LINE` leaves one of them whole."""
     for core in inner:
-        head = core[:_LINE]
-        yield head[: len(head) // 2]
-        yield head[len(head) // 2 :]
+        for head in {core[:_LINE], core[:_LINE].translate(_OTHER_ALPHABET)}:
+            yield head[: len(head) // 2]
+            yield head[len(head) // 2 :]
