@@ -24,7 +24,7 @@ from interlock.driver.drive import World, drive, refuse_child
 from interlock.driver.executor import Executor
 from interlock.driver.family import Opening
 from interlock.driver.finding import find_run, same_key
-from interlock.driver.lease import claimable, fresh, this_host
+from interlock.driver.lease import fresh, held_now, this_host
 from interlock.driver.load import restore, run_info
 from interlock.driver.local_setup import begun, default_concurrency, local_executor, refuse_other_systems
 from interlock.driver.loop import Observer
@@ -123,7 +123,7 @@ class App:
     def driven(self, run_id: str) -> bool:
         """Tell whether a live driver holds the run."""
         lease = self.store.read_lease(run_id)
-        return lease is not None and not claimable(lease, this_host(), self._clock, alive)
+        return lease is not None and held_now(self._clock)(lease)
 
     def lint(self, paths: Sequence[Path]) -> list[Diagnostic]:
         """Check the configuration and workflow files, and those below folders; save nothing. All findings by place."""
@@ -308,7 +308,7 @@ class App:
         """Remove runs that ended longer ago than that, with their logs, and artifacts nothing refers to."""
         from interlock.driver.gc import collect  # noqa: PLC0415 - a run collects nothing
 
-        return collect(self._open(), self.project, self._clock.wall_ms() - older_than_ms, dry_run=dry_run)
+        return collect(self._open(), self.project, self._clock, older_than_ms, dry_run=dry_run)
 
     # below the verbs
     def _draft(self, order: ForkOrder, on_warning: OnWarning | None) -> Draft:
@@ -332,9 +332,12 @@ class App:
         run_id = new_run_id(at)
         plan = with_uncommitted(plan, run_id)
         lease = fresh(run_id, 1, this_host(), self._clock)
-        created = self._open().create_run(birth(plan, run_id, at), lease)
-        if created != run_id:
-            forget_uncommitted(plan, run_id)
+        created = None
+        try:
+            created = self._open().create_run(birth(plan, run_id, at), lease)
+        finally:
+            if created != run_id:
+                forget_uncommitted(plan, run_id)
         return created, lease
 
     def _compile(self, path: Path, on_warning: OnWarning | None) -> Plan:

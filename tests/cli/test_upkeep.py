@@ -22,6 +22,7 @@ def test_old_runs_are_removed_and_named_first_when_asked(
     assert json.loads(interlock("gc", "--older-than", "1ms", "--json", cwd=tmp_path).stdout) == {
         "schema": 1,
         "runs": [run["id"]],
+        "kept": [],
         "artifacts": 0,
         "worktrees": [],
     }

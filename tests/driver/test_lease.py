@@ -8,7 +8,19 @@ import msgspec
 import pytest
 from tests.driver.desk import HOST, RUN, Desk, real_plan
 
-from interlock.driver.lease import RENEW_MS, TERM_MS, acquire, claimable, fresh, held_error, renewed
+from interlock.dispatch.processes.identity import alive as real_alive
+from interlock.driver.clock import SystemClock
+from interlock.driver.lease import (
+    RENEW_MS,
+    TERM_MS,
+    acquire,
+    claimable,
+    fresh,
+    held_error,
+    kept_off,
+    renewed,
+    this_host,
+)
 from interlock.errors import LeaseHeldError
 from interlock.model.events import Process
 from interlock.model.run import Lease
@@ -129,3 +141,16 @@ def test_who_is_never_fast_enough_gives_up(desk: Desk) -> None:
 
 def test_nobody_can_say_who_is_taking_over() -> None:
     assert str(held_error(RUN, None)) == "run run-1 is being taken over by another driver"
+
+
+def test_drivers_are_kept_off_for_a_moment_and_the_lease_then_says_what_it_said_before(desk: Desk) -> None:
+    desk.store.release(desk.lease)
+    before = desk.store.read_lease(RUN)
+    assert before is not None
+    with kept_off(desk.store, RUN, SystemClock()) as free:
+        assert free
+        with pytest.raises(LeaseHeldError):
+            acquire(desk.store, RUN, this_host(), SystemClock(), real_alive)
+        with kept_off(desk.store, RUN, SystemClock()) as second:
+            assert not second
+    assert desk.store.read_lease(RUN) == msgspec.structs.replace(before, term=before.term + 2)

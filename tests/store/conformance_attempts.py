@@ -11,7 +11,8 @@ from interlock.errors import StoreError
 from interlock.model import events as ev
 from interlock.model.run import Lease
 from interlock.model.states import AttemptState, Reason, RunState, UnitState
-from interlock.store.base import Committed, Store, UnitRow
+from interlock.store.base import Store, UnitRow
+from interlock.store.births import Committed
 
 
 def only(store: Store) -> UnitRow:

@@ -106,12 +106,14 @@ class ChildrenSuite:
         with pytest.raises(StoreError) as caught:
             store.delete_run(b.CHILD)
         assert (caught.value.code, caught.value.hint) == ("run-is-child", f"remove {b.RUN}")
+        store.release(mine)
         store.delete_run(b.RUN)
         assert store.runs(children=True) == []
 
     def test_a_parent_is_kept_while_a_fork_of_its_child_may_go_on(self, store: Store) -> None:
         mine = b.with_child(store)
         end(store, mine)
+        store.release(mine)
         store.create_run(b.new_run("fork", forked_from=b.CHILD), b.lease("fork"))
         with pytest.raises(StoreError) as caught:
             store.delete_run(b.RUN)

@@ -76,9 +76,21 @@ class ForksSuite:
         begun(store, taken(0))
         abandoned = b.run_moved(RunState.ABANDONED, outcome="abandoned")
         store.commit(b.lease(), [abandoned])
+        store.release(b.lease())
         with pytest.raises(StoreError) as refused:
             store.delete_run(b.RUN)
         assert refused.value.code == "run-needed"
         store.commit(b.lease(FORK), [abandoned])
+        with pytest.raises(StoreError) as refused:
+            store.delete_run(b.RUN, lambda lease: lease.run_id == FORK)
+        assert refused.value.code == "run-driven"
+        assert str(refused.value) == f"run {b.RUN} is needed by its fork {FORK}, which is driven by pid 1 on here"
+        store.release(b.lease(FORK))
         store.delete_run(b.RUN)
         assert [row.id for row in store.runs()] == [FORK]
+
+    def test_no_fork_is_made_of_a_run_that_is_gone(self, store: Store) -> None:
+        with pytest.raises(StoreError) as refused:
+            store.create_run(b.new_run(FORK, forked_from=b.RUN), b.lease(FORK))
+        assert (refused.value.code, str(refused.value)) == ("run-not-found", f"there is no run {b.RUN}")
+        assert store.runs() == []

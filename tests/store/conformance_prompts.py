@@ -178,7 +178,7 @@ class PromptsSuite:
         store.commit(mine, [b.approved(1, "x"), ev.LoopsGranted(at=5, step=0, more=1)])
         store.commit(mine, [ev.EngineParked(at=5, engine="coder")])
         b.finish_run(store, mine)
-        store.delete_run(b.RUN)
+        store.delete_run(b.RUN, lambda _lease: False)
         store.create_run(b.new_run(), b.lease())
         loaded = store.load(b.RUN)
         assert (loaded.parked, loaded.granted, loaded.usage_seen) == ({}, {}, ())

@@ -182,7 +182,10 @@ class RunsSuite:
         assert caught.value.code == "run-not-ended"
         assert str(caught.value) == f"run {b.RUN} is active and may still go on"
         b.finish_run(store, mine)
+        store.release(mine)
         store.spool(b.RUN, [b.finished(0)])
+        store.delete_run(b.RUN, dry_run=True)
+        assert [run.id for run in store.runs()] == ["other", b.RUN]
         store.delete_run(b.RUN)
         assert [run.id for run in store.runs()] == ["other"]
         assert store.read_lease(b.RUN) is None
@@ -190,6 +193,37 @@ class RunsSuite:
         assert list(store.units(b.RUN)) == []
         assert [event.type for event in store.events(b.RUN)] == ["run_created"]
         assert store.take_spool(b.RUN) == 0
+
+    def test_a_run_that_somebody_reopens_is_not_deleted_though_it_has_ended(self, store: Store) -> None:
+        mine = b.begin(store, 2)
+        b.finish_run(store, mine)
+        asked: list[Lease] = []
+
+        def held(lease: Lease) -> bool:
+            asked.append(lease)
+            return True
+
+        for dry_run in (True, False):
+            with pytest.raises(StoreError) as caught:
+                store.delete_run(b.RUN, held, dry_run=dry_run)
+            assert caught.value.code == "run-driven"
+            assert str(caught.value) == f"run {b.RUN} is driven by pid 1 on here"
+        assert asked == [mine, mine]
+        with pytest.raises(StoreError) as caught:
+            store.delete_run(b.RUN)
+        assert caught.value.code == "run-driven"
+        assert len(list(store.units(b.RUN))) == 2
+        store.delete_run(b.RUN, lambda _lease: False)
+        assert store.runs() == []
+
+    def test_a_stream_of_units_whose_run_is_removed_says_so_and_does_not_just_end(self, store: Store) -> None:
+        mine = b.begin(store, 1_500)
+        stream = store.units(b.RUN)
+        assert next(stream).ordinal == 0
+        b.finish_run(store, mine)
+        store.delete_run(b.RUN, lambda _lease: False)
+        with pytest.raises(StoreError, match=f"there is no run {b.RUN}"):
+            list(stream)
 
     def test_driven_time_and_reasons_of_a_run_follow_its_moves(self, store: Store) -> None:
         store.create_run(b.new_run(), b.lease())

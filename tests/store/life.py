@@ -19,7 +19,8 @@ from interlock.errors import StoreError
 from interlock.model import events as ev
 from interlock.model.run import Lease
 from interlock.model.states import AttemptState, Reason, RunState, UnitState
-from interlock.store.base import Committed, StepRow, UnitRow
+from interlock.store.base import StepRow, UnitRow
+from interlock.store.births import Committed
 from interlock.store.sqlite import SqliteStore
 
 GATES: tuple[b.Gate, ...] = (

@@ -167,6 +167,7 @@ def test_only_old_artifact_files_that_no_step_names_are_swept(tmp_path: Path) ->
         assert store.sweep_artifacts() == 1
         assert (orphan.exists(), fresh.exists(), named.exists()) == (False, True, True)
         b.finish_run(store, mine)
+        store.release(mine)
         store.delete_run(b.RUN)
         assert store.referenced_artifacts() == frozenset()
         assert store.sweep_artifacts() == 1

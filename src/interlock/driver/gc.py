@@ -1,59 +1,82 @@
 """Removing what is no longer wanted: old ended runs with their logs, what only they need, and worktrees.
 
 Of worktrees only those go that hold nothing, of runs that have ended or are gone; the others are `interlock worktrees`.
+Guarantee: nothing is taken from under a driver, also not from one that starts at this moment.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
 
 import msgspec
 
 from interlock.dispatch.git.base import IsolationError
 from interlock.driver.birth import new_run_id
+from interlock.driver.clock import Clock
+from interlock.driver.lease import held_now, kept_off
 from interlock.driver.project import ProjectPaths
 from interlock.driver.worktrees import Worktrees
+from interlock.errors import StoreError
 from interlock.model.states import RUN_ENDED, RunState
-from interlock.store.base import Store
+from interlock.store.base import RunRow, Store
+
+_BIRTH_MS: Final = 3_600_000
+"""A run without a row that began later may still be in the making."""
+_NEEDED: Final = frozenset({"run-driven", "run-needed", "run-not-ended"})
+_NO_RUN: Final = frozenset({"run-not-found", "bad-row"})
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that is old enough and stays."""
+
+    run: str
+    why: str
 
 
 class GcReport(msgspec.Struct, frozen=True, kw_only=True):
     """What was removed, or would be."""
 
     runs: tuple[str, ...]
+    kept: tuple[Kept, ...] = ()
     artifacts: int
     worktrees: tuple[str, ...] = ()
     """Folders of those that held nothing."""
 
 
-def collect(store: Store, project: ProjectPaths, before_ms: int, *, dry_run: bool) -> GcReport:
-    """Remove runs that ended before `before_ms`. A run that can still go on by itself stays.
+def collect(store: Store, project: ProjectPaths, clock: Clock, older_than_ms: int, *, dry_run: bool) -> GcReport:
+    """Remove runs that ended longer ago than that. A run that can still go on by itself stays.
 
-    So does one that an unfinished fork may take more from.
+    So does one that is driven, and one that a fork may take more from.
     """
-    rows = store.runs(children=True)
-    families = {row.id: row.family for row in rows}
-    needed = {families.get(row.forked_from or "") for row in rows if RunState(row.state) not in RUN_ENDED}
-    old = [
-        row.id
-        for row in store.runs()
-        if RunState(row.state) in RUN_ENDED
-        and row.ended_at is not None
-        and row.ended_at < before_ms
-        and row.id not in needed
-    ]
-    if not dry_run:
-        for run_id in old:
-            store.delete_run(run_id)
-            (project.logs / f"{run_id}.log").unlink(missing_ok=True)
+    before_ms = clock.wall_ms() - older_than_ms
+    held = held_now(clock)
+    removed: list[str] = []
+    kept: list[Kept] = []
+    for row in store.runs():
+        if RunState(row.state) not in RUN_ENDED or row.ended_at is None or row.ended_at >= before_ms:
+            continue
+        try:
+            store.delete_run(row.id, held, dry_run=dry_run)
+        except StoreError as error:
+            if error.code in _NEEDED:
+                kept.append(Kept(run=row.id, why=error.message))
+            elif error.code != "run-not-found":
+                raise
+            continue
+        removed.append(row.id)
+        if not dry_run:
+            (project.logs / f"{row.id}.log").unlink(missing_ok=True)
     artifacts = store.sweep_artifacts(dry_run=dry_run)
-    worktrees = _worktrees(store, project, before_ms, dry_run=dry_run)
-    return GcReport(runs=tuple(old), artifacts=artifacts, worktrees=worktrees)
+    worktrees = _worktrees(store, project, clock, removed, before_ms, dry_run=dry_run)
+    return GcReport(runs=tuple(removed), kept=tuple(kept), artifacts=artifacts, worktrees=worktrees)
 
 
-def _worktrees(store: Store, project: ProjectPaths, before_ms: int, *, dry_run: bool) -> tuple[str, ...]:
-    runs = store.runs(children=True)
-    going_on = {row.id for row in runs if RunState(row.state) not in RUN_ENDED}
+def _worktrees(
+    store: Store, project: ProjectPaths, clock: Clock, removed: list[str], before_ms: int, *, dry_run: bool
+) -> tuple[str, ...]:
     try:
         found = Worktrees(project.root, project.state_dir, os.environ)
     except IsolationError:
@@ -61,5 +84,48 @@ def _worktrees(store: Store, project: ProjectPaths, before_ms: int, *, dry_run: 
         return ()
     if not dry_run:
         # of a run that is being made there is a base before there is a row
-        found.forget_bases({row.id for row in runs}, new_run_id(before_ms))
-    return found.collect(going_on, dry_run=dry_run)
+        until = new_run_id(min(before_ms, clock.wall_ms() - _BIRTH_MS))
+        found.forget_bases(lambda run: run in removed or (run < until and _family(store, run) is None))
+    return found.collect(_Bystander(store, clock, dry_run=dry_run).alone, dry_run=dry_run)
+
+
+class _Bystander:
+    """Tells for a worktree whether its run needs it, and keeps drivers from needing it while it is looked at.
+
+    A worktree is made after the row of its run: one that was seen and has no row is of a run that is gone.
+    """
+
+    def __init__(self, store: Store, clock: Clock, *, dry_run: bool) -> None:
+        self._store = store
+        self._clock = clock
+        self._dry_run = dry_run
+
+    @contextmanager
+    def alone(self, run_id: str) -> Iterator[bool]:
+        top = _family(self._store, run_id)
+        if top is None:
+            yield True
+        elif self._dry_run:
+            lease = self._store.read_lease(top.id)
+            yield _ended(top) and (lease is None or not held_now(self._clock)(lease))
+        elif not _ended(top):
+            yield False
+        else:
+            with kept_off(self._store, top.id, self._clock) as free:
+                # somebody may have reopened it meanwhile, and left again
+                yield free and _ended(self._store.run(top.id))
+
+
+def _ended(row: RunRow) -> bool:
+    return RunState(row.state) in RUN_ENDED
+
+
+def _family(store: Store, run_id: str) -> RunRow | None:
+    """Return the run whose lease is that of the run, None where there is no such run."""
+    try:
+        row = store.run(run_id)
+        return row if row.root is None else store.run(row.root)
+    except StoreError as error:
+        if error.code in _NO_RUN:
+            return None
+        raise

@@ -8,13 +8,14 @@ that claims more than twice the term is bogus. No command is ever needed to unlo
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
-from interlock.dispatch.processes.identity import identify, pid_namespace
+from interlock.dispatch.processes.identity import alive, identify, pid_namespace
 from interlock.driver.clock import Clock
 from interlock.errors import InterlockError, LeaseHeldError, UsageError
 from interlock.model.events import Process
@@ -54,6 +55,12 @@ def claimable(lease: Lease, host: Host, clock: Clock, alive: Callable[[Process],
     if lease.pid_namespace != host.pid_namespace:
         return False
     return not alive(Process(lease.pid, lease.start_ticks, lease.boot_id))
+
+
+def held_now(clock: Clock) -> Callable[[Lease], bool]:
+    """Return what tells whether a live driver holds a lease."""
+    host = this_host()
+    return lambda lease: not claimable(lease, host, clock, alive)
 
 
 def fresh(run_id: str, term: int, host: Host, clock: Clock) -> Lease:
@@ -96,6 +103,20 @@ def acquire(
         if store.take_lease(lease, held):
             return lease, held
     raise held_error(run_id, held)
+
+
+@contextmanager
+def kept_off(store: Store, run_id: str, clock: Clock) -> Iterator[bool]:
+    """Keep drivers off a run for a moment; False where one holds it. But for a risen term its lease then is as before."""
+    try:
+        mine, before = acquire(store, run_id, this_host(), clock, alive)
+    except LeaseHeldError:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        store.take_lease(msgspec.structs.replace(before, term=mine.term + 1), mine)
 
 
 def held_error(run_id: str, held: Lease | None) -> LeaseHeldError:

@@ -10,7 +10,8 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
@@ -136,8 +137,8 @@ class Worktrees:
         for ref in (*tree.beside, f"{tree.ref}.base", tree.ref):
             self._git(self._repository.common, "update-ref", "--no-deref", "-d", ref)
 
-    def collect(self, busy: Collection[str], *, dry_run: bool) -> tuple[str, ...]:
-        """Remove the unchanged worktrees of runs that are not `busy`, and registrations without folders.
+    def collect(self, alone: Callable[[str], AbstractContextManager[bool]], *, dry_run: bool) -> tuple[str, ...]:
+        """Remove the unchanged worktrees of runs that `alone` keeps drivers off, and registrations without folders.
 
         What such a worktree holds is put under its ref first; return the paths that went, or would.
         """
@@ -146,24 +147,29 @@ class Worktrees:
         try:
             for one in list(repo.registrations(self._repository.common)):
                 key, base = self._key(one.path), base_of(one)
-                if key is None or base is None or key[0] in busy or one.locked is not None:
+                if key is None or base is None or one.locked is not None:
                     continue
-                there = os.path.lexists(one.path)
-                if dry_run:
-                    gone += [one.path] if not there or self._unchanged(one.path, base) else []
-                    continue
-                ref = REFS + "/".join(key)
-                kept = trees.settle(WorktreeAsk(root=str(self._root), commit=base, path=one.path, ref=ref))
-                gone += [one.path] if kept is None or not there else []
+                with alone(key[0]) as free:
+                    gone += [one.path] if free and self._collect(trees, one, key, base, dry_run=dry_run) else []
         finally:
             trees.close()
         return tuple(path for path in gone if dry_run or not os.path.lexists(path))
 
-    def forget_bases(self, known: Collection[str], until: str) -> None:
-        """Let go of the uncommitted state that was kept for runs before `until` that are not `known` any more."""
+    def _collect(
+        self, trees: Trees, one: repo.Registration, key: tuple[str, str, str], base: str, *, dry_run: bool
+    ) -> bool:
+        there = os.path.lexists(one.path)
+        if dry_run:
+            return not there or self._unchanged(one.path, base)
+        ref = REFS + "/".join(key)
+        kept = trees.settle(WorktreeAsk(root=str(self._root), commit=base, path=one.path, ref=ref))
+        return kept is None or not there
+
+    def forget_bases(self, gone: Callable[[str], bool]) -> None:
+        """Let go of the uncommitted state that was kept for runs that are gone."""
         for ref in self._refs():
             run, _, rest = ref.removeprefix(REFS).partition("/")
-            if rest == "base" and run not in known and run < until:
+            if rest == "base" and gone(run):
                 self._git(self._repository.common, "update-ref", "--no-deref", "-d", ref)
 
     def _unchanged(self, path: str, base: str) -> bool:

@@ -15,7 +15,8 @@ import msgspec
 from interlock.model.events import Answered, Event, LogSpan, Origin, Process, UnitKind, Usage, Verdict
 from interlock.model.run import Lease
 from interlock.store.attempt_rows import TreeRow, UsageSeen
-from interlock.store.births import Below, NewRun, Stage
+from interlock.store.births import Below, Committed, NewRun, Stage
+from interlock.store.held import Held, unreleased
 
 RequestKind = Literal["abandon", "resolve", "raise", "approve", "reject", "loops"]
 
@@ -208,18 +209,6 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     counted_at: int
 
 
-class Committed(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a batch.
-
-    `lost`: the lease is another's; only the ends of own attempts were written, those not refused (one that says
-    `lost` ends another driver's attempt).
-    `refused` names dispatch ids whose start or finish came too late: the attempt was closed by somebody else.
-    """
-
-    lost: bool = False
-    refused: tuple[str, ...] = ()
-
-
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
     """What a run used so far: dispatches of work units, tokens and money as far as known.
 
@@ -252,12 +241,16 @@ class Store(Protocol):
         """Insert run, steps and lease in one transaction and return the run's id.
 
         With a key whose unfinished run of the same plan and params exists, insert nothing and return that run's id;
-        one that finished is returned too.
+        one that finished is returned too. A fork of a run that is not there (any more) is refused.
         """
         ...
 
     def read_lease(self, run_id: str) -> Lease | None:
         """The lease as it stands, released or not."""
+        ...
+
+    def unreleased_leases(self, workflow: str | None = None) -> list[Lease]:
+        """The leases that were not released, of the workflow's runs or of all, newest run first."""
         ...
 
     def take_lease(self, lease: Lease, over: Lease | None) -> bool:
@@ -311,7 +304,7 @@ class Store(Protocol):
     def units(
         self, run_id: str, *, step: int | None = None, state: str | None = None, limit: int | None = None
     ) -> Iterator[UnitRow]:
-        """Stream units ordered by (step, ordinal)."""
+        """Stream units ordered by (step, ordinal). A run that is removed meanwhile raises, and never seems shorter."""
         ...
 
     def attempts(self, run_id: str, step: int, unit: int) -> list[AttemptRow]:
@@ -376,10 +369,11 @@ class Store(Protocol):
         """Events with a greater id, in order. Ids count from 1 in each run."""
         ...
 
-    def delete_run(self, run_id: str) -> None:
+    def delete_run(self, run_id: str, held: Held = unreleased, *, dry_run: bool = False) -> None:
         """Remove an ended run with its child runs: rows, events and spool.
 
-        Refused (`run-not-ended`, `run-needed`, `run-is-child`) while it or a fork of it may still go on, and for a child.
+        Refused (`run-not-ended`, `run-driven`, `run-needed`, `run-is-child`) while it or a fork of it may still go on or
+        has a lease that is `held`, and for a child. `dry_run` only refuses.
 
         Artifact files stay for `sweep_artifacts`, since runs share them; logs are the caller's.
         """

@@ -1,4 +1,7 @@
-"""What a run starts with: its rows at birth, and child runs that are born and go on with their parent's commits."""
+"""What a run starts with: its rows at birth, and child runs that are born and go on with their parent's commits.
+
+And what such a commit came to.
+"""
 
 from __future__ import annotations
 
@@ -49,3 +52,15 @@ class Below(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     events: Sequence[Event]
     new: NewRun | None = None
+
+
+class Committed(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a batch.
+
+    `lost`: the lease is another's; only the ends of own attempts were written, those not refused (one that says
+    `lost` ends another driver's attempt).
+    `refused` names dispatch ids whose start or finish came too late: the attempt was closed by somebody else.
+    """
+
+    lost: bool = False
+    refused: tuple[str, ...] = ()

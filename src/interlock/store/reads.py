@@ -66,6 +66,11 @@ class Reader:
             row = self._one("read_lease", run_id)
             return None if row is None else rows.lease(row)
 
+    def unreleased_leases(self, workflow: str | None = None) -> list[Lease]:
+        """The leases that were not released, of the workflow's runs or of all, newest run first."""
+        with self._db.guard():
+            return [rows.lease(row) for row in self._all("unreleased_leases", workflow)]
+
     def requests(self, run_id: str, *, open_only: bool = True) -> list[RequestRow]:
         """Requests in order."""
         with self._db.guard():
@@ -192,6 +197,8 @@ class Reader:
             size = _PAGE if left is None else min(_PAGE, left)
             with self._db.guard():
                 page = [rows.unit_row(row) for row in self._all("units", seq, *place, last, state, size)]
+                # half of a run that was removed meanwhile is none
+                self._seq(run_id)
             yield from page
             if len(page) < size:
                 return

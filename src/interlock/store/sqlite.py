@@ -19,11 +19,12 @@ from interlock.model.run import Lease
 from interlock.model.states import RUN_ENDED, AttemptState, RunState, StepState
 from interlock.store import rows
 from interlock.store.artifacts import INLINE_MAX_BYTES, Artifacts
-from interlock.store.base import Committed, RequestKind
+from interlock.store.base import RequestKind
 from interlock.store.batch import Batch, RuleError, ShortError
-from interlock.store.births import Below, NewRun
+from interlock.store.births import Below, Committed, NewRun
 from interlock.store.connection import BUSY_MS, Connection, open_file, open_memory, open_read_only
 from interlock.store.faults import BadRowError, translated
+from interlock.store.held import Held, driven_error, unreleased
 from interlock.store.meta import RUN_CREATED, is_json, to_json
 from interlock.store.reads import Reader
 from interlock.store.spool import Spool
@@ -109,6 +110,9 @@ class SqliteStore(Reader):
         """Insert run, steps and lease in one transaction and return the run's id, or that of the run with its key."""
         params_hash = sha256(new.params_json)
         with self._db.write() as raw:
+            if new.forked_from is not None:
+                # what it takes over may have been removed since somebody looked
+                self._seq(new.forked_from)
             if new.key is not None:
                 known = self._one("keyed_run", new.key, new.plan_hash, params_hash)
                 if known is not None:
@@ -251,37 +255,51 @@ class SqliteStore(Reader):
             values = (self._seq(run_id), kind, payload_json, at, made_by)
             return int(raw.execute(self._queries["insert_request"], values).lastrowid or 0)
 
-    def delete_run(self, run_id: str) -> None:
+    def delete_run(self, run_id: str, held: Held = unreleased, *, dry_run: bool = False) -> None:
         """Remove an ended run with its child runs: rows, events and spool."""
         with self._db.write() as raw:
-            seq = self._seq(run_id)
-            state = self._one("run_state", seq)[0]
-            if state not in RUN_ENDED:
-                raise StoreError(
-                    "run-not-ended",
-                    f"run {run_id} is {state} and may still go on",
-                    f"`interlock abandon {run_id}` ends it",
-                )
-            above = self._one("run_by_id", run_id)[8]
-            if above is not None:
-                raise StoreError("run-is-child", f"run {run_id} goes with its parent {above}", f"remove {above}")
-            family = self._all("family", run_id)
-            for member, member_id in family:
-                self._refuse_needed(member_id)
+            family = self._removable(run_id, held)
+            if dry_run:
+                return
+            for member, _ in family:
                 for query in _OF_A_RUN:
                     raw.execute(self._queries[query], (member,))
         for _, member_id in family:
             with translated(self._spool.path(member_id)):
                 self._spool.remove(member_id)
 
-    def _refuse_needed(self, run_id: str) -> None:
-        fork = self._one("unfinished_fork", run_id)
-        if fork is not None:
+    def _removable(self, run_id: str, held: Held) -> list[tuple[int, str]]:
+        """Number and id of the run and all below it. Raises StoreError where somebody may still need them."""
+        state = self._one("run_state", self._seq(run_id))[0]
+        if state not in RUN_ENDED:
             raise StoreError(
-                "run-needed",
-                f"run {run_id} is needed by its fork {fork[0]}, which has not ended",
-                f"`interlock run {fork[0]}` goes on with it, `interlock abandon {fork[0]}` ends it",
+                "run-not-ended",
+                f"run {run_id} is {state} and may still go on",
+                f"`interlock abandon {run_id}` ends it",
             )
+        above = self._one("run_by_id", run_id)[8]
+        if above is not None:
+            raise StoreError("run-is-child", f"run {run_id} goes with its parent {above}", f"remove {above}")
+        lease = self.read_lease(run_id)
+        if lease is not None and held(lease):
+            # one that is reopened has ended until its driver's first commit
+            raise driven_error(f"run {run_id} is", run_id, lease)
+        family: list[tuple[int, str]] = self._all("family", run_id)
+        for _, member_id in family:
+            self._refuse_needed(member_id, held)
+        return family
+
+    def _refuse_needed(self, run_id: str, held: Held) -> None:
+        for fork, state in self._all("forks", run_id):
+            if state not in RUN_ENDED:
+                raise StoreError(
+                    "run-needed",
+                    f"run {run_id} is needed by its fork {fork}, which has not ended",
+                    f"`interlock run {fork}` goes on with it, `interlock abandon {fork}` ends it",
+                )
+            lease = self.read_lease(fork)
+            if lease is not None and held(lease):
+                raise driven_error(f"run {run_id} is needed by its fork {fork}, which is", fork, lease)
 
     def sweep_artifacts(self, *, dry_run: bool = False) -> int:
         """Remove artifact files that no step names and that are over an hour old; return how many those are."""

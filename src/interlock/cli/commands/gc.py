@@ -27,19 +27,20 @@ from interlock.views.values import SCHEMA
 def command(session: Session, older_than: int, *, dry_run: bool, as_json: bool) -> None:
     """Remove runs that ended long ago, with their logs, artifacts that no run refers to, and unchanged worktrees.
 
-    A worktree that holds something is never removed: see `interlock worktrees`. A run that can still go on by itself (active, waiting, blocked) is never removed.
+    A worktree that holds something is never removed: see `interlock worktrees`. A run that can still go on by itself (active, waiting, blocked), that is driven at this moment, or that a fork may take more from is never removed.
     """
     app = session.app
     there = app.project.journal.exists()
     report = app.gc(older_than_ms=older_than, dry_run=dry_run) if there else GcReport(runs=(), artifacts=0)
     if as_json:
-        write_json(
-            {"schema": SCHEMA, "runs": report.runs, "artifacts": report.artifacts, "worktrees": report.worktrees}
-        )
+        view = {"schema": SCHEMA, "runs": report.runs, "kept": report.kept}
+        write_json({**view, "artifacts": report.artifacts, "worktrees": report.worktrees})
         return
     verb = "would remove" if dry_run else "removed"
     for run in report.runs:
         say(f"{verb} run {safe(run)}")
+    for one in report.kept:
+        say(f"kept: {safe(one.why)}")
     for path in report.worktrees:
         say(f"{verb} unchanged worktree {safe(path)}")
     say(f"{verb} {count(len(report.runs), 'run')} and {count(report.artifacts, 'artifact')}")

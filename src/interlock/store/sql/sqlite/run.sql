@@ -48,8 +48,8 @@ SELECT id, workflow, state, reason, detail, outcome, wait_until, key, parent, pl
   ended_at, driven_ms, forked_from, fork_step, parent_unit, root
 FROM run WHERE parent = ? ORDER BY seq
 
--- name: unfinished_fork
-SELECT id FROM run WHERE forked_from = ? AND state IN ('active', 'waiting', 'blocked') LIMIT 1
+-- name: forks
+SELECT id, state FROM run WHERE forked_from = ? ORDER BY seq
 
 -- name: match_runs
 -- A range, not LIKE: the prefix is a person's text and may hold wildcards.
@@ -67,6 +67,13 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 SELECT top.id, holder, term, pid, start_ticks, boot_id, pid_namespace, host, since_ms, renewed_ms, expires_ms,
   expires_boot_ms, released
 FROM run JOIN run AS top ON top.id = coalesce(run.root, run.id) JOIN lease ON lease.run_seq = top.seq WHERE run.id = ?
+
+-- name: unreleased_leases
+-- Whatever the run's state: one that is reopened has ended until its driver's first commit.
+SELECT run.id, holder, term, pid, start_ticks, boot_id, pid_namespace, host, since_ms, renewed_ms, expires_ms,
+  expires_boot_ms, released
+FROM lease JOIN run ON run.seq = lease.run_seq
+WHERE lease.released = 0 AND (?1 IS NULL OR run.workflow = ?1) ORDER BY run.seq DESC
 
 -- name: take_lease
 UPDATE lease SET holder = ?, term = ?, pid = ?, start_ticks = ?, boot_id = ?, pid_namespace = ?, host = ?,

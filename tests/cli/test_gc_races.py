@@ -1,0 +1,158 @@
+"""`gc` beside drivers in other processes: nothing is taken from under one, also not from one that only starts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.cli.waiting import until
+
+import interlock
+from interlock.app import App
+from interlock.dispatch.git.base import WorktreeAsk
+from interlock.dispatch.git.trees import Trees
+from interlock.driver.forking import ForkOrder
+from interlock.errors import StoreError
+
+Call = Callable[..., "subprocess.CompletedProcess[str]"]
+HELD = """
+import sys, time
+from pathlib import Path
+
+import interlock.store.sqlite as sqlite
+from interlock.cli import entry
+
+here, held = Path(sys.argv.pop(1)), set()
+commit = sqlite.SqliteStore.commit
+
+
+def slow(self, *rest, **named):
+    # the lease is taken and the run as it was before
+    if not held:
+        held.add(1)
+        (here / "held").touch()
+        deadline = time.monotonic() + 60
+        while not (here / "go").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+    return commit(self, *rest, **named)
+
+
+sqlite.SqliteStore.commit = slow
+entry.main()
+"""
+
+
+@contextlib.contextmanager
+def held_before_its_first_commit(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A driver in a process of its own that has taken the lease and has not written anything."""
+    driver = subprocess.Popen(
+        [sys.executable, "-c", HELD, str(folder), *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        until((folder / "held").exists)
+        yield driver
+    finally:
+        driver.kill()
+        driver.communicate()
+
+
+def ended(flow: Callable[..., Path], call: Call, folder: Path) -> str:
+    """A run that failed a moment ago."""
+    path = flow("id: bad, run: test -e mended")
+    assert call("run", str(path), cwd=folder).returncode == 1
+    (run,) = json.loads(call("list", "--json", cwd=folder).stdout)
+    until(lambda: "would remove 1 run " in call("gc", "--older-than", "1ms", "--dry-run", cwd=folder).stdout)
+    (folder / "mended").touch()
+    return str(run["id"])
+
+
+def test_a_run_that_a_live_resume_holds_is_kept_and_gc_says_so(
+    flow: Callable[..., Path], interlock: Call, tmp_path: Path
+) -> None:
+    run_id = ended(flow, interlock, tmp_path)
+    with held_before_its_first_commit(tmp_path, "resume", run_id) as driver:
+        (row,) = json.loads(interlock("list", "--json", cwd=tmp_path).stdout)
+        assert row["state"] == "failed"
+        kept = f"kept: run {run_id} is driven by pid {driver.pid} on {os.uname().nodename}\n"
+        would = interlock("gc", "--older-than", "1ms", "--dry-run", cwd=tmp_path)
+        assert (would.returncode, would.stdout) == (0, kept + "would remove 0 runs and 0 artifacts\n")
+        done = interlock("gc", "--older-than", "1ms", cwd=tmp_path)
+        assert (done.returncode, done.stdout, done.stderr) == (0, kept + "removed 0 runs and 0 artifacts\n", "")
+        (tmp_path / "go").touch()
+        said, _ = driver.communicate(timeout=60)
+        assert driver.returncode == 0, said
+    assert (tmp_path / ".interlock" / "logs" / f"{run_id}.log").exists()
+    until(lambda: f"removed run {run_id}" in interlock("gc", "--older-than", "1ms", cwd=tmp_path).stdout)
+
+
+def test_a_run_whose_driver_was_killed_is_removed(flow: Callable[..., Path], interlock: Call, tmp_path: Path) -> None:
+    run_id = ended(flow, interlock, tmp_path)
+    with held_before_its_first_commit(tmp_path, "resume", run_id):
+        pass
+    assert f"removed run {run_id}\n" in interlock("gc", "--older-than", "1ms", cwd=tmp_path).stdout
+
+
+def test_a_run_that_a_reopened_fork_takes_from_is_kept(
+    flow: Callable[..., Path], interlock: Call, tmp_path: Path
+) -> None:
+    old = ended(flow, interlock, tmp_path)
+    (tmp_path / "mended").unlink()
+    assert interlock("fork", old, cwd=tmp_path).returncode == 1
+    fork = json.loads(interlock("list", "--json", cwd=tmp_path).stdout)[0]["id"]
+    with held_before_its_first_commit(tmp_path, "resume", fork) as driver:
+        until(lambda: len(interlock("gc", "--older-than", "1ms", "--dry-run", cwd=tmp_path).stdout.splitlines()) == 3)
+        place = f"driven by pid {driver.pid} on {os.uname().nodename}"
+        kept = [f"run {fork} is {place}", f"run {old} is needed by its fork {fork}, which is {place}"]
+        report = json.loads(interlock("gc", "--older-than", "1ms", "--json", cwd=tmp_path).stdout)
+        assert report["kept"] == [{"run": run, "why": why} for run, why in zip((fork, old), kept, strict=True)]
+        assert report["runs"] == []
+
+
+def test_a_fork_whose_source_goes_while_it_is_being_made_is_not_made(
+    flow: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = flow("id: bad, run: exit 1")
+    with interlock.open(tmp_path) as app:
+        old = app.run_file(path).run_id
+        compiled = App._compile  # noqa: SLF001 - a place between the look at the old run and the fork's birth
+
+        def beside(self: App, *rest: object) -> object:
+            with interlock.open(tmp_path) as other:
+                assert other.gc(older_than_ms=-1_000).runs == (old,)
+            return compiled(self, *rest)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(App, "_compile", beside)
+        with pytest.raises(StoreError, match=f"there is no run {old}"):
+            app.fork(ForkOrder(run=old))
+        assert app.store.runs() == []
+
+
+def test_a_worktree_that_a_live_resume_may_need_is_kept(
+    flow: Callable[..., Path], interlock: Call, tmp_path: Path
+) -> None:
+    for words in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "first")):
+        subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@t", *words], cwd=tmp_path, check=True)
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    run_id = ended(flow, interlock, tmp_path)
+    path = tmp_path / ".interlock" / "worktrees" / run_id / "bad.solo" / "2"
+    ref = f"refs/interlock/{run_id}/bad.solo/2"
+    with contextlib.closing(Trees(os.environ)) as trees:
+        trees.prepare(WorktreeAsk(root=str(tmp_path), commit=head.stdout.strip(), path=str(path), ref=ref))
+    asked = ("gc", "--json")
+    with held_before_its_first_commit(tmp_path, "resume", run_id):
+        for more in (["--dry-run"], []):
+            assert json.loads(interlock(*asked, *more, cwd=tmp_path).stdout)["worktrees"] == []
+        assert path.exists()
+    for more in (["--dry-run"], []):
+        assert json.loads(interlock(*asked, *more, cwd=tmp_path).stdout)["worktrees"] == [str(path)]
+    assert not path.exists()
