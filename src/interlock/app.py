@@ -44,6 +44,7 @@ from interlock.plan.config import Config
 from interlock.plan.freeze import freeze, thaw
 from interlock.store.base import Store
 from interlock.store.births import NewRun
+from interlock.store.held import AlreadyRunningError, Held
 from interlock.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -184,11 +185,11 @@ class App:
             # the project got its id just now; a plan without one would never equal the next run's
             project = msgspec.structs.replace(plan.project, id=read_project_id(self.project))
             plan = msgspec.structs.replace(plan, project=project)
-        active = store.runs(workflow=plan.source, state=RunState.ACTIVE) if if_running else []
-        running = next((row.id for row in active if self.driven(row.id)), None)
-        if running is not None:
-            return not_twice(run_info(store.run(running)), if_running)
-        created, lease = self._create(plan, lambda plan, run_id, at: new_run(plan, run_id, params_json, at, key))
+        alone = held_now(self._clock) if if_running else None
+        try:
+            created, lease = self._create(plan, lambda plan, run, at: new_run(plan, run, params_json, at, key), alone)
+        except AlreadyRunningError as error:
+            return not_twice(run_info(store.run(error.run_id)), if_running)
         if created != lease.run_id:
             known = run_info(store.run(created))
             ended = known.state in RUN_ENDED
@@ -326,7 +327,9 @@ class App:
             self._writer = SqliteStore.open(self.project.journal, on_commit=self._on_commit)
         return self._writer
 
-    def _create(self, plan: Plan, birth: Callable[[Plan, str, int], NewRun]) -> tuple[str, Lease]:
+    def _create(
+        self, plan: Plan, birth: Callable[[Plan, str, int], NewRun], alone: Held | None = None
+    ) -> tuple[str, Lease]:
         """Create the run, and return its id and a lease; the lease is of another id where the run was there already."""
         at = self._clock.wall_ms()
         run_id = new_run_id(at)
@@ -334,7 +337,7 @@ class App:
         lease = fresh(run_id, 1, this_host(), self._clock)
         created = None
         try:
-            created = self._open().create_run(birth(plan, run_id, at), lease)
+            created = self._open().create_run(birth(plan, run_id, at), lease, alone=alone)
         finally:
             if created != run_id:
                 forget_uncommitted(plan, run_id)

@@ -10,6 +10,7 @@ from interlock.model import events as ev
 from interlock.model.run import Lease
 from interlock.model.states import RunState
 from interlock.store.base import Store
+from interlock.store.held import AlreadyRunningError
 
 
 class RunsSuite:
@@ -224,6 +225,24 @@ class RunsSuite:
         store.delete_run(b.RUN, lambda _lease: False)
         with pytest.raises(StoreError, match=f"there is no run {b.RUN}"):
             list(stream)
+
+    def test_a_run_is_not_made_beside_one_of_its_workflow_that_is_driven(self, store: Store) -> None:
+        for name, workflow in (("a1", "x.md"), ("a2", "x.md"), ("b1", "y.md"), ("a3", "x.md")):
+            store.create_run(b.new_run(name, workflow=workflow, key=name), b.lease(name))
+        store.release(b.lease("a3"))
+        # one that is reopened has ended until its driver's first commit
+        b.finish_run(store, b.lease("a1"))
+        new, mine = b.new_run("a4", workflow="x.md", key="a2"), b.lease("a4")
+        with pytest.raises(AlreadyRunningError) as caught:
+            store.create_run(new, mine, alone=lambda lease: lease.run_id == "a1")
+        assert (caught.value.code, caught.value.run_id) == ("already-running", "a1")
+        assert str(caught.value) == "run a1 of this workflow is under way"
+        assert [lease.run_id for lease in store.unreleased_leases("x.md")] == ["a2", "a1"]
+        assert [lease.run_id for lease in store.unreleased_leases()] == ["b1", "a2", "a1"]
+        assert len(store.runs()) == 4
+        assert store.create_run(new, mine, alone=lambda lease: lease.run_id in ("a3", "b1")) == "a2"
+        other = b.new_run("a5", workflow="x.md")
+        assert store.create_run(other, b.lease("a5"), alone=lambda _lease: False) == "a5"
 
     def test_driven_time_and_reasons_of_a_run_follow_its_moves(self, store: Store) -> None:
         store.create_run(b.new_run(), b.lease())

@@ -237,11 +237,12 @@ class Store(Protocol):
         """Something a person should know about how the journal was opened, else empty."""
         ...
 
-    def create_run(self, new: NewRun, lease: Lease) -> str:
+    def create_run(self, new: NewRun, lease: Lease, *, alone: Held | None = None) -> str:
         """Insert run, steps and lease in one transaction and return the run's id.
 
         With a key whose unfinished run of the same plan and params exists, insert nothing and return that run's id;
-        one that finished is returned too. A fork of a run that is not there (any more) is refused.
+        one that finished is returned too. With `alone` raise AlreadyRunningError while a run of the workflow has a
+        lease that is held. A fork of a run that is not there (any more) is refused.
         """
         ...
 

@@ -19,6 +19,18 @@ def unreleased(lease: Lease) -> bool:
     return not lease.released
 
 
+class AlreadyRunningError(StoreError):
+    """Another run of the workflow is driven; `run_id` says which."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(
+            "already-running",
+            f"run {run_id} of this workflow is under way",
+            f"watch it: interlock events {run_id} --follow",
+        )
+        self.run_id = run_id
+
+
 def driven_error(what: str, run_id: str, lease: Lease) -> StoreError:
     """Return the error for a removal beside a driver; `what` is not removed since `run_id` is driven."""
     return StoreError(

@@ -24,7 +24,7 @@ from interlock.store.batch import Batch, RuleError, ShortError
 from interlock.store.births import Below, Committed, NewRun
 from interlock.store.connection import BUSY_MS, Connection, open_file, open_memory, open_read_only
 from interlock.store.faults import BadRowError, translated
-from interlock.store.held import Held, driven_error, unreleased
+from interlock.store.held import AlreadyRunningError, Held, driven_error, unreleased
 from interlock.store.meta import RUN_CREATED, is_json, to_json
 from interlock.store.reads import Reader
 from interlock.store.spool import Spool
@@ -106,10 +106,12 @@ class SqliteStore(Reader):
         """Release the connection. Idempotent."""
         self._db.close()
 
-    def create_run(self, new: NewRun, lease: Lease) -> str:
+    def create_run(self, new: NewRun, lease: Lease, *, alone: Held | None = None) -> str:
         """Insert run, steps and lease in one transaction and return the run's id, or that of the run with its key."""
         params_hash = sha256(new.params_json)
         with self._db.write() as raw:
+            if alone is not None:
+                self._refuse_beside(new.workflow, alone)
             if new.forked_from is not None:
                 # what it takes over may have been removed since somebody looked
                 self._seq(new.forked_from)
@@ -121,6 +123,11 @@ class SqliteStore(Reader):
             batch.one("insert_lease", *rows.lease_columns(lease), batch.seq)
             batch.flush()
         return new.id
+
+    def _refuse_beside(self, workflow: str, held: Held) -> None:
+        for lease in self.unreleased_leases(workflow):
+            if held(lease):
+                raise AlreadyRunningError(lease.run_id)
 
     def _insert(self, raw: sqlite3.Connection, new: NewRun, params_hash: str, *, careful: bool) -> Batch:
         above = (new.parent, new.parent_unit, new.root, new.forked_from, new.fork_step)
