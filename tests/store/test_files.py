@@ -152,6 +152,58 @@ def test_an_artifact_file_is_checked_when_read(tmp_path: Path) -> None:
         artifacts.get(tagged)
 
 
+@pytest.mark.parametrize("damaged", [BIG[:-2] + b'b"', BIG[:-1], BIG + b" ", b""])
+def test_a_damaged_artifact_file_is_replaced_when_its_content_is_put_again(tmp_path: Path, damaged: bytes) -> None:
+    artifacts = Artifacts(tmp_path / "artifacts")
+    tagged = canon.sha256(BIG)
+    artifacts.put(tagged, BIG)
+    whole = artifacts.path(tagged).stat()
+    artifacts.path(tagged).write_bytes(damaged)
+    artifacts.put(tagged, BIG)
+    assert artifacts.get(tagged) == BIG
+    # put aside and renamed: who reads meanwhile sees one or the other
+    assert artifacts.path(tagged).stat().st_ino != whole.st_ino
+    assert [entry.name for entry in (tmp_path / "artifacts").iterdir()] == [tagged.replace(":", "-")]
+
+
+def test_an_artifact_that_cannot_be_read_is_told_with_its_step_and_what_makes_it_anew(tmp_path: Path) -> None:
+    with SqliteStore.open(tmp_path / "journal.db") as store:
+        mine = b.begin(store, 0)
+        store.commit(mine, [b.completed(BIG)])
+        path = Artifacts(tmp_path / "artifacts").path(canon.sha256(BIG))
+        hint = "restore the file from a backup, or start anew: interlock run w.md"
+        path.write_bytes(BIG[:-2] + b'b"')
+        for read in (lambda: store.artifact(b.RUN, 0), lambda: store.load(b.RUN)):
+            with pytest.raises(JournalCorruptError) as caught:
+                read()
+            told = f"step 's0' of run {b.RUN}: the artifact file {path} does not match its name"
+            assert (str(caught.value), caught.value.hint) == (told, hint)
+        path.unlink()
+        with pytest.raises(JournalCorruptError) as caught:
+            store.load(b.RUN)
+        assert str(caught.value) == f"step 's0' of run {b.RUN}: the artifact file {path} is missing"
+
+
+def test_an_artifact_that_is_swept_before_the_row_that_names_it_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Artifacts(tmp_path / "artifacts").path(canon.sha256(BIG))
+    put = SqliteStore._put_artifacts  # noqa: SLF001 - between it and the transaction a machine may sleep for hours
+
+    def asleep(store: SqliteStore, parts: Any) -> Any:
+        large = put(store, parts)
+        os.utime(path, (OLD_S, OLD_S))
+        with SqliteStore.open(tmp_path / "journal.db") as other:
+            assert other.sweep_artifacts() == 1
+        return large
+
+    with SqliteStore.open(tmp_path / "journal.db") as store:
+        mine = b.begin(store, 0)
+        monkeypatch.setattr(SqliteStore, "_put_artifacts", asleep)
+        store.commit(mine, [b.completed(BIG)])
+        assert store.artifact(b.RUN, 0) == BIG
+
+
 def test_only_old_artifact_files_that_no_step_names_are_swept(tmp_path: Path) -> None:
     with SqliteStore.open(tmp_path / "journal.db") as store:
         assert store.sweep_artifacts() == 0

@@ -10,6 +10,7 @@ import msgspec
 
 from interlock.cli.hiding import Hide, hide_of
 from interlock.cli.text import compact
+from interlock.errors import JournalCorruptError
 from interlock.model.states import RUN_ENDED, RunState, StepState, UnitState
 from interlock.store.base import RunRow, Store, UnitRow
 from interlock.views.advice import Asked, Gate, Next, next_commands, with_the_whole
@@ -74,12 +75,16 @@ def _ended_above(store: Store, run: RunRow) -> RunRow | None:
     return ended
 
 
-def read_previews(store: Store, rows: RunRows) -> dict[int, str]:
-    """Read how artifacts begin that lie in files."""
-    previews: dict[int, str] = {}
+def read_previews(store: Store, rows: RunRows) -> dict[int, str | JournalCorruptError]:
+    """Read how artifacts begin that lie in files, or what is wrong with them."""
+    previews: dict[int, str | JournalCorruptError] = {}
     for step in rows.steps:
         if step.artifact is None and step.artifact_size is not None and step.artifact_size < _PREVIEW_FROM_BYTES:
-            artifact = store.artifact(rows.run.id, step.step) or b""
+            try:
+                artifact = store.artifact(rows.run.id, step.step) or b""
+            except JournalCorruptError as error:
+                previews[step.step] = error
+                continue
             previews[step.step] = artifact[: _PREVIEW_CHARACTERS * 4].decode("utf-8", "ignore")[:_PREVIEW_CHARACTERS]
     return previews
 

@@ -1,12 +1,13 @@
 """Artifacts above 64 KiB: files named by their hash, beside the journal.
 
 Guarantees: a file is whole and durable under its name or not there at all (written aside, fsynced, renamed,
-folder fsynced); what is read back is checked against its hash.
+folder fsynced), also where a damaged one was in its place; what is read back is checked against its hash.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,6 +18,8 @@ from interlock.model.canon import sha256
 
 INLINE_MAX_BYTES: Final = 64 * 1024
 _PART: Final = ".part-"
+_PIECE_BYTES: Final = 1024 * 1024
+_RESTORE: Final = "restore the file from a backup"
 _GRACE_S: Final = 3_600
 """A file younger than this may belong to a transaction that is about to name it."""
 
@@ -35,21 +38,33 @@ class Artifacts:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._durable = False
 
     def path(self, tagged: str) -> Path:
         """Where the artifact of this tagged hash lies. The tag is kept; a colon is no good in file names."""
         return self._folder / tagged.replace(":", "-")
 
+    def has(self, tagged: str) -> bool:
+        """Tell whether there is a file of that name."""
+        return self.path(tagged).exists()
+
     def put(self, tagged: str, content: bytes) -> None:
-        """Write the content unless it is there already."""
+        """Write the content, unless it is there already; a file of its name with anything else in it is replaced."""
         target = self.path(tagged)
-        if target.exists() and target.stat().st_size == len(content):
-            # tells `sweep` that somebody is about to name it again
-            os.utime(target)
+        self._make_folder()
+        if not _holds(target, content):
+            self._write(target, content)
+        sync_folder(self._folder)
+
+    def _make_folder(self) -> None:
+        if self._durable:
             return
-        if not self._folder.is_dir():
-            self._folder.mkdir(mode=0o700, exist_ok=True)
-            sync_folder(self._folder.parent)
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        # also where it was there: who made it may have been killed before it was durable
+        sync_folder(self._folder.parent)
+        self._durable = True
+
+    def _write(self, target: Path, content: bytes) -> None:
         import tempfile  # noqa: PLC0415 - heavy, and few artifacts are that large
 
         handle, name = tempfile.mkstemp(prefix=_PART, dir=self._folder)
@@ -62,18 +77,16 @@ class Artifacts:
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
-        sync_folder(self._folder)
 
     def get(self, tagged: str) -> bytes:
         """Read and verify."""
         target = self.path(tagged)
-        hint = "restore the file from a backup, or start the run anew"
         try:
             content = target.read_bytes()
         except FileNotFoundError:
-            raise JournalCorruptError("artifact-missing", f"the artifact file {target} is missing", hint) from None
+            raise artifact_missing(target) from None
         if sha256(content) != tagged:
-            raise JournalCorruptError("artifact-corrupt", f"the artifact file {target} does not match its name", hint)
+            raise artifact_corrupt(target)
         return content
 
     def sweep(self, referenced: Iterable[str], *, dry_run: bool = False) -> int:
@@ -87,3 +100,40 @@ class Artifacts:
                 if not dry_run:
                     entry.unlink(missing_ok=True)
         return found
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    """Tell whether the file holds just that; then it is durable, and young to `sweep`. One that can't be read does not."""
+    piece, seen = bytearray(_PIECE_BYTES), 0
+    try:
+        with path.open("rb", buffering=0) as file:
+            if os.fstat(file.fileno()).st_size != len(content):
+                return False
+            while size := file.readinto(piece):
+                if memoryview(piece)[:size] != memoryview(content)[seen : seen + size]:
+                    return False
+                seen += size
+            os.utime(file.fileno())
+            os.fsync(file.fileno())
+    except OSError:
+        return False
+    return seen == len(content)
+
+
+def artifact_missing(path: Path) -> JournalCorruptError:
+    """Return the error for an artifact without its file."""
+    return JournalCorruptError("artifact-missing", f"the artifact file {path} is missing", _RESTORE)
+
+
+def artifact_corrupt(path: Path) -> JournalCorruptError:
+    """Return the error for an artifact whose file holds something else."""
+    return JournalCorruptError("artifact-corrupt", f"the artifact file {path} does not match its name", _RESTORE)
+
+
+def of_step(error: JournalCorruptError, run_id: str, step_id: str, workflow: str) -> JournalCorruptError:
+    """Return the error with whose artifact it is, and what makes it anew."""
+    return JournalCorruptError(
+        error.code,
+        f"step '{step_id}' of run {run_id}: {error.message}",
+        f"{_RESTORE}, or start anew: interlock run {shlex.quote(workflow)}",
+    )

@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from interlock.errors import JournalCorruptError, StoreError
-from interlock.store.artifacts import Artifacts
+from interlock.store.artifacts import Artifacts, artifact_corrupt, artifact_missing, of_step
 from interlock.store.connection import BUSY_MS, Connection, open_empty, open_read_only
 from interlock.store.faults import BadRowError, from_sqlite, translated
 from interlock.store.migrate import DIALECT, migrate, version
@@ -114,7 +114,6 @@ class Dump:
     def artifact(self, tagged: str) -> Iterator[bytes]:
         """Read an artifact's file in pieces; raises JournalCorruptError, at its end at the latest."""
         path = self._artifacts.path(tagged)
-        hint = "restore the file from a backup, or start the run anew"
         seen = hashlib.sha256()
         try:
             with path.open("rb") as file:
@@ -122,9 +121,12 @@ class Dump:
                     seen.update(piece)
                     yield piece
         except FileNotFoundError:
-            raise JournalCorruptError("artifact-missing", f"the artifact file {path} is missing", hint) from None
+            raise self._named(artifact_missing(path), tagged) from None
         if tagged != f"sha256:{seen.hexdigest()}":
-            raise JournalCorruptError("artifact-corrupt", f"the artifact file {path} does not match its name", hint)
+            raise self._named(artifact_corrupt(path), tagged)
+
+    def _named(self, error: JournalCorruptError, tagged: str) -> JournalCorruptError:
+        return of_step(error, *self._db.raw.execute(self._queries["artifact_owner"], (tagged, None, None)).fetchone())
 
     def _tables(self) -> Iterator[_Table]:
         names = [row[0] for row in self._db.raw.execute(self._queries["dump_tables"])]

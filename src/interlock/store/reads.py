@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from interlock.errors import StoreError
+from interlock.errors import JournalCorruptError, StoreError
 from interlock.model.outcome import PLACEHOLDERS
 from interlock.model.run import Lease
 from interlock.store import rows
-from interlock.store.artifacts import Artifacts
+from interlock.store.artifacts import Artifacts, of_step
 from interlock.store.attempt_rows import TreeRow, UsageSeen
 from interlock.store.base import (
     ApprovalRow,
@@ -133,7 +133,13 @@ class Reader:
             if row is None:
                 raise StoreError("step-not-found", f"run {run_id} has no step {step}")
             content, tagged, size = row
-            return self._artifacts.get(tagged) if content is None and size is not None else content
+            return self._from_file(run_id, step, tagged) if content is None and size is not None else content
+
+    def _from_file(self, run_id: str, step: int, tagged: str) -> bytes:
+        try:
+            return self._artifacts.get(tagged)
+        except JournalCorruptError as error:
+            raise of_step(error, *self._one("artifact_owner", tagged, run_id, step)) from None
 
     def load(self, run_id: str) -> Loaded:
         """Read what a driver needs, in one consistent view, artifacts included."""
@@ -143,7 +149,7 @@ class Reader:
             return Loaded(
                 run=rows.run_row(self._one("run_by_id", run_id)),
                 plan_json=self._one("plan_of_run", run_id)[1],
-                steps=tuple(self._whole(rows.step_row(row)) for row in self._all("steps", run_id)),
+                steps=tuple(self._whole(run_id, rows.step_row(row)) for row in self._all("steps", run_id)),
                 open=tuple(rows.attempt_row(row) for row in self._all("open_attempts", seq)),
                 raised=dict(self._all("raised", seq)),
                 accepted=dict(self._all("accepted", seq)),
@@ -159,11 +165,11 @@ class Reader:
                 counted_at=self._one("last_move_at", seq)[0],
             )
 
-    def _whole(self, step: StepRow) -> StepRow:
+    def _whole(self, run_id: str, step: StepRow) -> StepRow:
         if step.artifact is not None or step.artifact_size is None or step.artifact_hash is None:
             return step
         fields = {name: getattr(step, name) for name in StepRow.__struct_fields__}
-        return StepRow(**{**fields, "artifact": self._artifacts.get(step.artifact_hash)})
+        return StepRow(**{**fields, "artifact": self._from_file(run_id, step.step, step.artifact_hash)})
 
     def spent(self, run_id: str) -> Spent:
         """What the run used so far."""

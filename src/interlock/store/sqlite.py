@@ -7,7 +7,7 @@ attempts only; what a batch does to rows and events is in `writes.py`. Several p
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -166,24 +166,27 @@ class SqliteStore(Reader):
     def commit(self, lease: Lease, events: Sequence[Event], below: Sequence[Below] = ()) -> Committed:
         """Write rows and events of the batch in one transaction, in order, then those of child runs."""
         parts = (Below(run_id=lease.run_id, events=events), *below)
-        for part in parts:
-            self._put_artifacts(part.events)
+        large = self._put_artifacts(parts)
         try:
-            return self._commit(lease, parts, careful=False)
+            return self._commit(lease, parts, large, careful=False)
         except ShortError:
             pass
         except (RuleError, BadRowError):
             self._rescue(parts)
             raise
         try:
-            return self._commit(lease, parts, careful=True)
+            return self._commit(lease, parts, large, careful=True)
         except (RuleError, BadRowError):
             self._rescue(parts)
             raise
 
-    def _commit(self, lease: Lease, parts: Sequence[Below], *, careful: bool) -> Committed:
+    def _commit(self, lease: Lease, parts: Sequence[Below], large: Mapping[str, bytes], *, careful: bool) -> Committed:
         refused: list[str] = []
         with self._db.write() as raw:
+            for tagged, content in large.items():
+                # one that was old may have been swept before it was named again
+                if not self._artifacts.has(tagged):
+                    self._artifacts.put(tagged, content)
             if self._one("fence", lease.run_id, lease.run_id, lease.holder, lease.term) is None:
                 known = [part for part in parts if part.new is None]
                 lost = [self._finishes(part.run_id, part.events).refused for part in known]
@@ -225,14 +228,20 @@ class SqliteStore(Reader):
                 # the refused event itself; its error is on its way to the caller
                 continue
 
-    def _put_artifacts(self, events: Sequence[Event]) -> None:
-        for event in events:
-            if type(event) is StepMoved and event.state is StepState.COMPLETED and event.artifact is not None:
-                if len(event.artifact) <= INLINE_MAX_BYTES:
-                    continue
-                with translated(self._folder):
+    def _put_artifacts(self, parts: Sequence[Below]) -> dict[str, bytes]:
+        """Write the artifacts that lie in files; return them by their names."""
+        large: dict[str, bytes] = {}
+        for part in parts:
+            for event in part.events:
+                if type(event) is StepMoved and event.state is StepState.COMPLETED and event.artifact is not None:
+                    if len(event.artifact) <= INLINE_MAX_BYTES:
+                        continue
                     # named by what it holds, not by what the event says; the transaction compares the two
-                    self._artifacts.put(sha256(event.artifact), event.artifact)
+                    large[sha256(event.artifact)] = event.artifact
+        with translated(self._folder):
+            for tagged, content in large.items():
+                self._artifacts.put(tagged, content)
+        return large
 
     def spool(self, run_id: str, events: Sequence[Event]) -> None:
         """Keep finishes that could not be committed in an fsynced file for the next driver."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from interlock.errors import JournalCorruptError
 from interlock.model.events import DIVERGENCE
 from interlock.model.run import Lease
 from interlock.model.states import RunState
@@ -38,14 +39,21 @@ class RunRows(msgspec.Struct, frozen=True, kw_only=True):
     """Takes what looks like a secret out of a JSON text."""
 
 
-def artifact_view(step: StepRow, preview: str | None = None) -> Any:  # noqa: ANN401 - any JSON value
-    """The artifact itself where it is small, else its hash, its size and how it begins."""
+Preview = str | JournalCorruptError | None
+"""How an artifact begins, or why that cannot be told."""
+
+
+def artifact_view(step: StepRow, preview: Preview = None) -> Any:  # noqa: ANN401 - any JSON value
+    """The artifact itself where it is small, else its hash, its size and how it begins, or what is wrong with it."""
     if step.artifact is None and step.artifact_size is not None:
-        return {"hash": step.artifact_hash, "size": step.artifact_size, "preview": preview}
+        view = {"hash": step.artifact_hash, "size": step.artifact_size}
+        if isinstance(preview, JournalCorruptError):
+            return {**view, "preview": None, "error": f"{preview.message}; {preview.hint}"}
+        return {**view, "preview": preview}
     return value(step.artifact)
 
 
-def _step_view(step: StepRow, census: dict[str, Any], preview: str | None) -> dict[str, Any]:
+def _step_view(step: StepRow, census: dict[str, Any], preview: Preview) -> dict[str, Any]:
     return {
         "id": step.id,
         "state": step.state,
@@ -57,7 +65,7 @@ def _step_view(step: StepRow, census: dict[str, Any], preview: str | None) -> di
     }
 
 
-def status_view(rows: RunRows, previews: dict[int, str] | None = None) -> dict[str, Any]:
+def status_view(rows: RunRows, previews: Mapping[int, Preview] | None = None) -> dict[str, Any]:
     """The status object. `previews` are the beginnings of artifacts that lie in files, by step index."""
     censuses = step_censuses(rows.run.state, rows.steps, rows.census, rows.facts)
     previews = previews or {}

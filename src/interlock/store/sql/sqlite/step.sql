@@ -38,5 +38,11 @@ FROM step JOIN run ON run.seq = step.run_seq WHERE run.id = ? ORDER BY step
 SELECT artifact, artifact_hash, artifact_size FROM step
 WHERE run_seq = (SELECT seq FROM run WHERE id = ?) AND step = ?
 
+-- name: artifact_owner
+-- Who names the file: that step of that run, or of those that do the newest.
+SELECT run.id, step.id, top.workflow
+FROM step JOIN run ON run.seq = step.run_seq JOIN run AS top ON top.id = coalesce(run.root, run.id)
+WHERE artifact_hash = ?1 AND (?2 IS NULL OR (run.id = ?2 AND step = ?3)) ORDER BY run.seq DESC, step LIMIT 1
+
 -- name: referenced_artifacts
 SELECT DISTINCT artifact_hash FROM step WHERE artifact IS NULL AND artifact_size IS NOT NULL
