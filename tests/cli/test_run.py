@@ -14,6 +14,9 @@ from typing import Any
 
 import pytest
 from tests.cli.waiting import until
+from tests.store import builders as b
+
+from interlock.store.sqlite import SqliteStore
 
 Interlock = Callable[..., "subprocess.CompletedProcess[str]"]
 PROGRAM = [sys.executable, "-c", "from interlock.cli.entry import main; main()"]
@@ -128,12 +131,16 @@ def test_a_ceiling_is_raised_and_neither_lowered_nor_invented(interlock: Interlo
     assert interlock("resume", "last", "--raise", "max_units=2", cwd=tmp_path).returncode == 0
 
 
-def test_an_unfinished_run_of_the_same_file_is_mentioned(
+def test_an_unfinished_run_of_the_same_file_is_mentioned_however_many_came_after_it(
     flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
 ) -> None:
     path = flow("id: gated, run: echo x, gate: { check: 'false' }")
     interlock("run", str(path), cwd=tmp_path)
     run_id = json.loads(interlock("list", "--json", cwd=tmp_path).stdout)[0]["id"]
+    with SqliteStore.open(tmp_path / ".interlock" / "journal.db") as store:
+        for later in (f"later-{number}" for number in range(30)):
+            store.create_run(b.new_run(later, workflow="flow.md"), b.lease(later))
+            b.finish_run(store, b.lease(later))
     again = interlock("run", str(path), cwd=tmp_path)
     assert (
         again.stderr

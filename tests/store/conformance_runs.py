@@ -74,6 +74,18 @@ class RunsSuite:
         assert [run.id for run in store.runs(state="failed")] == ["a2"]
         assert [run.id for run in store.runs(workflow="x.md", state="active")] == ["b1", "a1"]
 
+    def test_the_newest_run_that_has_not_ended_is_found_however_many_came_after_it(self, store: Store) -> None:
+        for number in range(60):
+            store.create_run(b.new_run(f"r{number:02}"), b.lease(f"r{number:02}"))
+            if number not in (3, 5):
+                b.finish_run(store, b.lease(f"r{number:02}"))
+        blocked = b.run_moved(RunState.BLOCKED, reason="gate_rejected")
+        store.commit(b.lease("r05"), [blocked])
+        store.create_run(b.new_run("other", workflow="y.md"), b.lease("other"))
+        assert [run.id for run in store.runs(unfinished=True)] == ["other", "r05", "r03"]
+        assert [run.id for run in store.runs(unfinished=True, workflow="w.md", limit=1)] == ["r05"]
+        assert [run.id for run in store.runs(unfinished=True, state="failed")] == []
+
     def test_a_prefix_finds_runs_and_is_taken_literally(self, store: Store) -> None:
         for name in ("ab1", "ab2", "a%3", "b"):
             store.create_run(b.new_run(name), b.lease(name))

@@ -321,9 +321,15 @@ class Store(Protocol):
         ...
 
     def runs(
-        self, *, limit: int | None = None, state: str | None = None, workflow: str | None = None, children: bool = False
+        self,
+        *,
+        limit: int | None = None,
+        state: str | None = None,
+        workflow: str | None = None,
+        children: bool = False,
+        unfinished: bool = False,
     ) -> list[RunRow]:
-        """Newest first; child runs only when asked for."""
+        """Newest first; child runs only when asked for. `unfinished` leaves out those that have ended."""
         ...
 
     def children(self, run_id: str) -> list[RunRow]:

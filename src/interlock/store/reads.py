@@ -90,14 +90,21 @@ class Reader:
             return rows.run_row(self._one("run_by_id", run_id))
 
     def runs(
-        self, *, limit: int | None = None, state: str | None = None, workflow: str | None = None, children: bool = False
+        self,
+        *,
+        limit: int | None = None,
+        state: str | None = None,
+        workflow: str | None = None,
+        children: bool = False,
+        unfinished: bool = False,
     ) -> list[RunRow]:
-        """Newest first; child runs only when asked for."""
+        """Newest first; child runs only when asked for. `unfinished` leaves out those that have ended."""
         if workflow is not None and not _storable(workflow):
             return []
         most = _ALL if limit is None else limit
         with self._db.guard():
-            return [rows.run_row(row) for row in self._all("runs", state, workflow, int(children), most)]
+            found = self._all("runs", state, workflow, int(children), most, int(unfinished))
+            return [rows.run_row(row) for row in found]
 
     def children(self, run_id: str) -> list[RunRow]:
         """The run's own child runs, oldest first."""

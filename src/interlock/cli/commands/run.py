@@ -18,7 +18,7 @@ from interlock.driver.loop import Observer
 from interlock.driver.params import NO_PARAMS, ParamsInput
 from interlock.driver.result import Result
 from interlock.errors import UsageError
-from interlock.model.states import RUN_ENDED, RunState
+from interlock.model.states import RunState
 
 _FILE_ONLY = {"params": "-p", "params_file": "--params-file", "key": "--key", "if_running": "--if-running"}
 
@@ -130,19 +130,17 @@ def _refuse_file_options(options: dict[str, Any]) -> None:
 
 
 def _mention_unfinished(app: App, path: Path) -> None:
-    """Say that a run of the same file has not ended, and how to continue it."""
+    """Say that a run of the same file has not ended, the newest of them, and how to continue it."""
     if not app.project.journal.exists():
         return
     root = app.project.root
     real = path.resolve()
     name = str(real.relative_to(root)) if real.is_relative_to(root) else str(real)
-    for run in app.store.runs(limit=20, workflow=name):
-        if RunState(run.state) not in RUN_ENDED:
-            if app.driven(run.id):
-                advice = f"under way; watch it with `interlock events {run.id} --follow`"
-            else:
-                verb = "see what it needs" if run.state == RunState.BLOCKED else "continue it"
-                command = "status" if run.state == RunState.BLOCKED else "run"
-                advice = f"{run.state}; {verb} with `interlock {command} {run.id}`"
-            note(f"note: run {run.id} of this file is {advice}")
-            return
+    for run in app.store.runs(limit=1, workflow=name, unfinished=True):
+        if app.driven(run.id):
+            advice = f"under way; watch it with `interlock events {run.id} --follow`"
+        else:
+            verb = "see what it needs" if run.state == RunState.BLOCKED else "continue it"
+            command = "status" if run.state == RunState.BLOCKED else "run"
+            advice = f"{run.state}; {verb} with `interlock {command} {run.id}`"
+        note(f"note: run {run.id} of this file is {advice}")

@@ -41,6 +41,7 @@ SELECT id, workflow, state, reason, detail, outcome, wait_until, key, parent, pl
   ended_at, driven_ms, forked_from, fork_step, parent_unit, root
 FROM run
 WHERE (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR workflow = ?2) AND (?3 OR parent IS NULL)
+  AND (NOT ?5 OR state IN ('active', 'waiting', 'blocked'))
 ORDER BY seq DESC LIMIT ?4
 
 -- name: child_runs
