@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.cli.waiting import until
+from tests.store import builders as b
+from tests.store.test_giving_back import ended
+
+from interlock.driver.clock import SystemClock
+from interlock.driver.lease import fresh, this_host
+from interlock.store.sqlite import SqliteStore
 
 Interlock = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -25,8 +32,32 @@ def test_old_runs_are_removed_and_named_first_when_asked(
         "kept": [],
         "artifacts": 0,
         "worktrees": [],
+        "journal": {"given_back_bytes": 0, "free_bytes": 0, "why": ""},
     }
     assert interlock("list", "--json", cwd=tmp_path).stdout == "[]\n"
+
+
+def test_the_room_that_removed_runs_took_goes_back_to_the_disk_when_nobody_is_kept_waiting(
+    flow: Callable[..., Path], interlock: Interlock, tmp_path: Path
+) -> None:
+    interlock("run", str(flow()), cwd=tmp_path)
+    journal = tmp_path / ".interlock" / "journal.db"
+    with SqliteStore.open(journal) as store:
+        ended(store, "large", 4_000)
+        mine = fresh("driven", 1, this_host(), SystemClock())
+        store.create_run(b.new_run("driven"), mine)
+    size = journal.stat().st_size
+    (removed, kept, counted) = interlock("gc", cwd=tmp_path).stdout.splitlines()
+    assert (removed, counted) == ("removed run large", "removed 1 run and 0 artifacts")
+    assert re.fullmatch(r"kept [1-9][0-9.]* MiB in the journal for later runs: a run is driven", kept)
+    assert journal.stat().st_size == size
+    with SqliteStore.open(journal) as store:
+        store.release(mine)
+    (given, counted) = interlock("gc", cwd=tmp_path).stdout.splitlines()
+    assert counted == "removed 0 runs and 0 artifacts"
+    assert re.fullmatch(r"gave [1-9][0-9.]* MiB of the journal back to the disk", given)
+    assert journal.stat().st_size < size / 4
+    assert {run["id"] for run in json.loads(interlock("list", "--json", cwd=tmp_path).stdout)} >= {"driven"}
 
 
 def test_removing_old_runs_keeps_every_artifact_that_a_run_may_still_need(

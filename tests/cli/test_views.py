@@ -10,7 +10,8 @@ import pytest
 from interlock.model import events as ev
 from interlock.model.run import Lease, Snapshot
 from interlock.model.states import AttemptState, Reason, RunState, UnitState
-from interlock.store.base import EventRow, Spent, UnitRow
+from interlock.store.attempt_rows import Spent
+from interlock.store.base import EventRow, UnitRow
 from interlock.views.census import step_censuses, total
 from interlock.views.events import event_row_view, live_event_view
 from interlock.views.facts import PlanFacts, plan_facts

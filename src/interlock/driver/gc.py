@@ -7,7 +7,7 @@ Guarantee: nothing is taken from under a driver, also not from one that starts a
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -22,6 +22,8 @@ from interlock.driver.worktrees import Worktrees
 from interlock.errors import StoreError
 from interlock.model.states import RUN_ENDED, RunState
 from interlock.store.base import RunRow, Store
+from interlock.store.held import Held
+from interlock.store.room import Room
 
 _BIRTH_MS: Final = 3_600_000
 """A run without a row that began later may still be in the making."""
@@ -44,6 +46,8 @@ class GcReport(msgspec.Struct, frozen=True, kw_only=True):
     artifacts: int
     worktrees: tuple[str, ...] = ()
     """Folders of those that held nothing."""
+    journal: Room | None = None
+    """What became of the journal's free room; None where nothing was to be done."""
 
 
 def collect(store: Store, project: ProjectPaths, clock: Clock, older_than_ms: int, *, dry_run: bool) -> GcReport:
@@ -53,25 +57,60 @@ def collect(store: Store, project: ProjectPaths, clock: Clock, older_than_ms: in
     """
     before_ms = clock.wall_ms() - older_than_ms
     held = held_now(clock)
-    removed: list[str] = []
-    kept: list[Kept] = []
-    for row in store.runs():
-        if RunState(row.state) not in RUN_ENDED or row.ended_at is None or row.ended_at >= before_ms:
-            continue
-        try:
-            store.delete_run(row.id, held, dry_run=dry_run)
-        except StoreError as error:
-            if error.code in _NEEDED:
-                kept.append(Kept(run=row.id, why=error.message))
-            elif error.code != "run-not-found":
-                raise
-            continue
-        removed.append(row.id)
-        if not dry_run:
-            (project.logs / f"{row.id}.log").unlink(missing_ok=True)
+    remover = _Remover(store, project, held, dry_run=dry_run)
+    old = [
+        row.id
+        for row in store.runs()
+        if RunState(row.state) in RUN_ENDED and row.ended_at is not None and row.ended_at < before_ms
+    ]
+    full = remover.remove(old)
     artifacts = store.sweep_artifacts(dry_run=dry_run)
-    worktrees = _worktrees(store, project, clock, removed, before_ms, dry_run=dry_run)
-    return GcReport(runs=tuple(removed), kept=tuple(kept), artifacts=artifacts, worktrees=worktrees)
+    worktrees = _worktrees(store, project, clock, remover.removed, before_ms, dry_run=dry_run)
+    journal = None if dry_run else store.give_back(held)
+    if full and remover.removed:
+        # what went has left room
+        full = remover.remove(list(full))
+    if full and not remover.removed:
+        raise next(iter(full.values()))
+    kept = {**remover.kept, **{run: f"run {run} can't be removed: {error.message}" for run, error in full.items()}}
+    return GcReport(
+        runs=tuple(remover.removed),
+        kept=tuple(Kept(run=run, why=why) for run, why in kept.items()),
+        artifacts=artifacts,
+        worktrees=worktrees,
+        journal=journal,
+    )
+
+
+class _Remover:
+    """Removes runs one by one; a run that stays says why."""
+
+    def __init__(self, store: Store, project: ProjectPaths, held: Held, *, dry_run: bool) -> None:
+        self._store = store
+        self._logs = project.logs
+        self._held = held
+        self._dry_run = dry_run
+        self.removed: list[str] = []
+        self.kept: dict[str, str] = {}
+
+    def remove(self, runs: Sequence[str]) -> dict[str, StoreError]:
+        """Remove the runs; return those that the disk has no room for: to remove one takes about what it takes itself."""
+        full: dict[str, StoreError] = {}
+        for run_id in runs:
+            try:
+                self._store.delete_run(run_id, self._held, dry_run=self._dry_run)
+            except StoreError as error:
+                if error.code == "journal-full":
+                    full[run_id] = error
+                elif error.code in _NEEDED:
+                    self.kept[run_id] = error.message
+                elif error.code != "run-not-found":
+                    raise
+                continue
+            self.removed.append(run_id)
+            if not self._dry_run:
+                (self._logs / f"{run_id}.log").unlink(missing_ok=True)
+        return full
 
 
 def _worktrees(

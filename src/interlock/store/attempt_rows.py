@@ -1,4 +1,4 @@
-"""Rows that tell only a part of an attempt: its worktree, or what it used."""
+"""Rows that tell only a part of attempts: their worktrees, what they used, alone and in all."""
 
 from __future__ import annotations
 
@@ -27,3 +27,20 @@ class UsageSeen(msgspec.Struct, frozen=True, kw_only=True):
     input_tokens: int | None
     output_tokens: int | None
     cost_usd: float | None
+
+
+class Spent(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run used so far: dispatches of work units, tokens and money as far as known.
+
+    `estimated` of the tokens were charged at their reservation; of `unpriced` ended prompts the cost is unknown.
+    """
+
+    units: int
+    tokens: int
+    cost_usd: float
+    estimated: int = 0
+    unpriced: int = 0
+    corrected: int = 0
+    """Units whose answer fitted only when it was asked for again."""
+    placeholders: int = 0
+    """Answers of the right shape that said nothing."""

@@ -14,9 +14,10 @@ import msgspec
 
 from interlock.model.events import Answered, Event, LogSpan, Origin, Process, UnitKind, Usage, Verdict
 from interlock.model.run import Lease
-from interlock.store.attempt_rows import TreeRow, UsageSeen
+from interlock.store.attempt_rows import Spent, TreeRow, UsageSeen
 from interlock.store.births import Below, Committed, NewRun, Stage
 from interlock.store.held import Held, unreleased
+from interlock.store.room import Room
 
 RequestKind = Literal["abandon", "resolve", "raise", "approve", "reject", "loops"]
 
@@ -209,23 +210,6 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     counted_at: int
 
 
-class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run used so far: dispatches of work units, tokens and money as far as known.
-
-    `estimated` of the tokens were charged at their reservation; of `unpriced` ended prompts the cost is unknown.
-    """
-
-    units: int
-    tokens: int
-    cost_usd: float
-    estimated: int = 0
-    unpriced: int = 0
-    corrected: int = 0
-    """Units whose answer fitted only when it was asked for again."""
-    placeholders: int = 0
-    """Answers of the right shape that said nothing."""
-
-
 class Store(Protocol):
     """One project's journal. Raises StoreError and its children; methods may be called from one thread only.
 
@@ -392,6 +376,10 @@ class Store(Protocol):
 
     def sweep_artifacts(self, *, dry_run: bool = False) -> int:
         """Remove artifact files that no step names and that are over an hour old; return how many those are."""
+        ...
+
+    def give_back(self, held: Held) -> Room:
+        """Give what removed runs took of the disk back to it, where nobody who holds a lease is kept waiting for it."""
         ...
 
     def close(self) -> None:

@@ -82,6 +82,11 @@ class Connection:
         if self._on_commit is not None:
             self._on_commit("after")
 
+    def write_back(self) -> None:
+        """Bring what lies in the WAL to its place, as far as nobody has to wait for it: its room is free again then."""
+        with translated(self.path):
+            self.raw.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
     def migrate(self) -> None:
         """Bring the journal to this program's version; these commits are announced like all others."""
         migrate(self.raw, self.path, on_commit=self._on_commit)

@@ -10,7 +10,7 @@ from interlock.model.outcome import PLACEHOLDERS
 from interlock.model.run import Lease
 from interlock.store import rows
 from interlock.store.artifacts import Artifacts, of_step
-from interlock.store.attempt_rows import TreeRow, UsageSeen
+from interlock.store.attempt_rows import Spent, TreeRow, UsageSeen
 from interlock.store.base import (
     ApprovalRow,
     AttemptRow,
@@ -19,7 +19,6 @@ from interlock.store.base import (
     Loaded,
     RequestRow,
     RunRow,
-    Spent,
     StepRow,
     UnitRow,
 )

@@ -27,6 +27,7 @@ from interlock.store.faults import BadRowError, translated
 from interlock.store.held import AlreadyRunningError, Held, driven_error, unreleased
 from interlock.store.meta import RUN_CREATED, is_json, to_json
 from interlock.store.reads import Reader
+from interlock.store.room import Room
 from interlock.store.spool import Spool
 from interlock.store.writes import write
 
@@ -74,7 +75,7 @@ class SqliteStore(Reader):
         try:
             return cls(open_file(path, on_commit, busy_ms), path.parent)
         except StoreError as error:
-            # with the room a full disk can be cleared by `gc`
+            # with the room `gc` can remove runs that take less, and their logs
             if error.code != "journal-full" or not Spool(path.parent / "spool").give_room():
                 raise
             return cls(open_file(path, on_commit, busy_ms), path.parent)
@@ -273,16 +274,31 @@ class SqliteStore(Reader):
 
     def delete_run(self, run_id: str, held: Held = unreleased, *, dry_run: bool = False) -> None:
         """Remove an ended run with its child runs: rows, events and spool."""
-        with self._db.write() as raw:
-            family = self._removable(run_id, held)
-            if dry_run:
-                return
-            for member, _ in family:
-                for query in _OF_A_RUN:
-                    raw.execute(self._queries[query], (member,))
+        family = self._delete(run_id, held, dry_run=dry_run)
+        if dry_run:
+            return
         for _, member_id in family:
             with translated(self._spool.path(member_id)):
                 self._spool.remove(member_id)
+
+    def _delete(self, run_id: str, held: Held, *, dry_run: bool) -> list[tuple[int, str]]:
+        # what may leave room for it: what was written before goes to its place, then what was kept is given
+        for make_room in (self._db.write_back, self._spool.give_room):
+            try:
+                return self._delete_rows(run_id, held, dry_run=dry_run)
+            except StoreError as error:
+                if error.code != "journal-full":
+                    raise
+                make_room()
+        return self._delete_rows(run_id, held, dry_run=dry_run)
+
+    def _delete_rows(self, run_id: str, held: Held, *, dry_run: bool) -> list[tuple[int, str]]:
+        with self._db.write() as raw:
+            family = self._removable(run_id, held)
+            for member, _ in () if dry_run else family:
+                for query in _OF_A_RUN:
+                    raw.execute(self._queries[query], (member,))
+        return family
 
     def _removable(self, run_id: str, held: Held) -> list[tuple[int, str]]:
         """Number and id of the run and all below it. Raises StoreError where somebody may still need them."""
@@ -322,6 +338,12 @@ class SqliteStore(Reader):
         # inside a write transaction, so that no commit names a file between the look and the removal
         with self._db.write():
             return self._artifacts.sweep((row[0] for row in self._all("referenced_artifacts")), dry_run=dry_run)
+
+    def give_back(self, held: Held) -> Room:
+        """Give what removed runs took of the disk back to it, where nobody who holds a lease is kept waiting for it."""
+        from interlock.store.shrink import shrink  # noqa: PLC0415 - only gc needs it
+
+        return shrink(self._db, driven=any(map(held, self.unreleased_leases())))
 
 
 def _is_own_end(event: Event) -> bool:

@@ -12,7 +12,8 @@ from interlock.errors import JournalCorruptError
 from interlock.model.events import DIVERGENCE
 from interlock.model.run import Lease
 from interlock.model.states import RunState
-from interlock.store.base import ApprovalRow, Census, RunRow, Spent, StepRow
+from interlock.store.attempt_rows import Spent
+from interlock.store.base import ApprovalRow, Census, RunRow, StepRow
 from interlock.views.census import step_censuses, total
 from interlock.views.facts import PlanFacts
 from interlock.views.runs import run_view

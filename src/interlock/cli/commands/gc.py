@@ -7,8 +7,9 @@ import click
 from interlock.cli.options import Duration, example, json_option
 from interlock.cli.output import say, write_json
 from interlock.cli.session import Session
-from interlock.cli.text import count, safe
+from interlock.cli.text import count, safe, size
 from interlock.driver.gc import GcReport
+from interlock.store.room import Room
 from interlock.views.values import SCHEMA
 
 
@@ -34,7 +35,7 @@ def command(session: Session, older_than: int, *, dry_run: bool, as_json: bool) 
     report = app.gc(older_than_ms=older_than, dry_run=dry_run) if there else GcReport(runs=(), artifacts=0)
     if as_json:
         view = {"schema": SCHEMA, "runs": report.runs, "kept": report.kept}
-        write_json({**view, "artifacts": report.artifacts, "worktrees": report.worktrees})
+        write_json({**view, "artifacts": report.artifacts, "worktrees": report.worktrees, "journal": report.journal})
         return
     verb = "would remove" if dry_run else "removed"
     for run in report.runs:
@@ -43,4 +44,15 @@ def command(session: Session, older_than: int, *, dry_run: bool, as_json: bool) 
         say(f"kept: {safe(one.why)}")
     for path in report.worktrees:
         say(f"{verb} unchanged worktree {safe(path)}")
+    if report.journal is not None:
+        _say_room(report.journal)
     say(f"{verb} {count(len(report.runs), 'run')} and {count(report.artifacts, 'artifact')}")
+
+
+def _say_room(room: Room) -> None:
+    if room.given_back_bytes:
+        say(f"gave {size(room.given_back_bytes)} of the journal back to the disk")
+    if room.why and not room.free_bytes:
+        say(f"the journal's file gets smaller later: {room.why}")
+    elif room.why:
+        say(f"kept {size(room.free_bytes)} in the journal for later runs: {room.why}")
