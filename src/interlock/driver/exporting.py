@@ -21,8 +21,8 @@ from interlock.driver.scrubbing import RunSecrets, Scrubber, handed_down, secret
 from interlock.driver.sealed import FORMAT, HEADER, Sealer
 from interlock.errors import PlanError, StoreError, UsageError
 from interlock.model import canon
-from interlock.store.artifacts import sync_folder
 from interlock.store.dump import Dump, Member, Row, dumping
+from interlock.store.durable import sync_folder
 from interlock.store.faults import FULL
 from interlock.version import __version__
 

@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from interlock.errors import NO_SPACE, StoreError, UsageError
+from interlock.store.durable import sync_folder
 
 CONFIG_NAME: Final = "interlock.toml"
 STATE_NAME: Final = ".interlock"
@@ -153,7 +154,9 @@ def open_state(paths: ProjectPaths) -> str:
     """Make sure that the state directory is there and writable; return the project's id. Raises StoreError."""
     state = paths.state_dir
     try:
-        state.mkdir(mode=0o700, exist_ok=True)
+        if not state.is_dir():
+            state.mkdir(mode=0o700, exist_ok=True)
+            sync_folder(paths.root)
         _keep_private(state)
         _publish(state / ".gitignore", "*\n")
         _publish(state / "id", os.urandom(_ID_BYTES).hex() + "\n")

@@ -15,6 +15,7 @@ from typing import Final
 
 from interlock.errors import JournalCorruptError
 from interlock.model.canon import sha256
+from interlock.store.durable import OwnFolder, sync_folder
 
 INLINE_MAX_BYTES: Final = 64 * 1024
 _PART: Final = ".part-"
@@ -24,21 +25,12 @@ _GRACE_S: Final = 3_600
 """A file younger than this may belong to a transaction that is about to name it."""
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the folder's entries durable."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 class Artifacts:
     """The folder of artifact files."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._durable = False
+        self._own = OwnFolder(folder)
 
     def path(self, tagged: str) -> Path:
         """Where the artifact of this tagged hash lies. The tag is kept; a colon is no good in file names."""
@@ -51,18 +43,10 @@ class Artifacts:
     def put(self, tagged: str, content: bytes) -> None:
         """Write the content, unless it is there already; a file of its name with anything else in it is replaced."""
         target = self.path(tagged)
-        self._make_folder()
+        self._own.make()
         if not _holds(target, content):
             self._write(target, content)
         sync_folder(self._folder)
-
-    def _make_folder(self) -> None:
-        if self._durable:
-            return
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        # also where it was there: who made it may have been killed before it was durable
-        sync_folder(self._folder.parent)
-        self._durable = True
 
     def _write(self, target: Path, content: bytes) -> None:
         import tempfile  # noqa: PLC0415 - heavy, and few artifacts are that large

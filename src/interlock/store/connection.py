@@ -18,7 +18,7 @@ from typing import Final
 from urllib.parse import quote
 
 from interlock.errors import StoreError
-from interlock.store.artifacts import sync_folder
+from interlock.store.durable import sync_folder
 from interlock.store.faults import busy, corrupt, reading, translated
 from interlock.store.migrate import check, migrate
 from interlock.store.mounts import mount_table, network_filesystem

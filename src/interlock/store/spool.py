@@ -18,7 +18,7 @@ import msgspec
 
 from interlock.errors import NO_SPACE, JournalCorruptError
 from interlock.model.events import AttemptFinished
-from interlock.store.artifacts import sync_folder
+from interlock.store.durable import OwnFolder, sync_folder
 
 _ENCODER: Final = msgspec.json.Encoder()
 _CRC_WIDTH: Final = 8
@@ -30,6 +30,7 @@ class Spool:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._own = OwnFolder(folder)
 
     def path(self, run_id: str) -> Path:
         """The run's file. Run ids are made by interlock and hold no separators; a foreign one may not escape."""
@@ -44,7 +45,7 @@ class Spool:
         if self._room.exists():
             return
         with contextlib.suppress(OSError):
-            self._make_folder()
+            self._own.make()
             handle = os.open(self._room, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 _allocate(handle, _ROOM_BYTES)
@@ -61,14 +62,9 @@ class Spool:
             return True
         return False
 
-    def _make_folder(self) -> None:
-        if not self._folder.is_dir():
-            self._folder.mkdir(mode=0o700, exist_ok=True)
-            sync_folder(self._folder.parent)
-
     def append(self, run_id: str, finishes: Sequence[AttemptFinished]) -> None:
         """Add the finishes, durably."""
-        self._make_folder()
+        self._own.make()
         try:
             self._append(run_id, finishes)
         except OSError as error:
