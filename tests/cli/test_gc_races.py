@@ -13,12 +13,14 @@ from pathlib import Path
 import pytest
 from tests.cli.waiting import until
 
-import interlock
+import interlock as api
 from interlock.app import App
 from interlock.dispatch.git.base import WorktreeAsk
 from interlock.dispatch.git.trees import Trees
 from interlock.driver.forking import ForkOrder
 from interlock.errors import StoreError
+from interlock.store.faults import full
+from interlock.store.sqlite import SqliteStore
 
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 HELD = """
@@ -122,12 +124,12 @@ def test_a_fork_whose_source_goes_while_it_is_being_made_is_not_made(
     flow: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = flow("id: bad, run: exit 1")
-    with interlock.open(tmp_path) as app:
+    with api.open(tmp_path) as app:
         old = app.run_file(path).run_id
         compiled = App._compile  # noqa: SLF001 - a place between the look at the old run and the fork's birth
 
         def beside(self: App, *rest: object) -> object:
-            with interlock.open(tmp_path) as other:
+            with api.open(tmp_path) as other:
                 assert other.gc(older_than_ms=-1_000).runs == (old,)
             return compiled(self, *rest)  # type: ignore[arg-type]
 
@@ -137,17 +139,23 @@ def test_a_fork_whose_source_goes_while_it_is_being_made_is_not_made(
         assert app.store.runs() == []
 
 
+def with_worktree(flow: Callable[..., Path], call: Call, folder: Path) -> tuple[str, Path]:
+    """A run that failed a moment ago, and an unchanged worktree of it."""
+    for words in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "first")):
+        subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@t", *words], cwd=folder, check=True)
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=True)
+    run_id = ended(flow, call, folder)
+    path = folder / ".interlock" / "worktrees" / run_id / "bad.solo" / "2"
+    ref = f"refs/interlock/{run_id}/bad.solo/2"
+    with contextlib.closing(Trees(os.environ)) as trees:
+        trees.prepare(WorktreeAsk(root=str(folder), commit=head.stdout.strip(), path=str(path), ref=ref))
+    return run_id, path
+
+
 def test_a_worktree_that_a_live_resume_may_need_is_kept(
     flow: Callable[..., Path], interlock: Call, tmp_path: Path
 ) -> None:
-    for words in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "first")):
-        subprocess.run(["git", "-c", "user.name=t", "-c", "user.email=t@t", *words], cwd=tmp_path, check=True)
-    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=tmp_path, capture_output=True, text=True, check=True)
-    run_id = ended(flow, interlock, tmp_path)
-    path = tmp_path / ".interlock" / "worktrees" / run_id / "bad.solo" / "2"
-    ref = f"refs/interlock/{run_id}/bad.solo/2"
-    with contextlib.closing(Trees(os.environ)) as trees:
-        trees.prepare(WorktreeAsk(root=str(tmp_path), commit=head.stdout.strip(), path=str(path), ref=ref))
+    run_id, path = with_worktree(flow, interlock, tmp_path)
     asked = ("gc", "--json")
     with held_before_its_first_commit(tmp_path, "resume", run_id):
         for more in (["--dry-run"], []):
@@ -156,3 +164,20 @@ def test_a_worktree_that_a_live_resume_may_need_is_kept(
     for more in (["--dry-run"], []):
         assert json.loads(interlock(*asked, *more, cwd=tmp_path).stdout)["worktrees"] == [str(path)]
     assert not path.exists()
+
+
+def test_on_a_full_disk_a_worktree_stays_and_the_rest_is_done(
+    flow: Callable[..., Path], interlock: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id, path = with_worktree(flow, interlock, tmp_path)
+
+    def no_room(_store: SqliteStore, _lease: object, _over: object) -> bool:
+        raise full(tmp_path)
+
+    monkeypatch.setattr(SqliteStore, "take_lease", no_room)
+    with api.open(tmp_path) as app:
+        assert app.gc(older_than_ms=60_000).worktrees == ()
+        assert path.exists()
+        # of a run that is gone nobody has to be kept off
+        report = app.gc(older_than_ms=-1_000)
+    assert (report.runs, report.worktrees) == ((run_id,), (str(path),))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 import msgspec
@@ -150,7 +150,13 @@ class _Bystander:
         elif not _ended(top):
             yield False
         else:
-            with kept_off(self._store, top.id, self._clock) as free:
+            with ExitStack() as stack:
+                try:
+                    free = stack.enter_context(kept_off(self._store, top.id, self._clock))
+                except StoreError as error:
+                    if error.code != "journal-full":
+                        raise
+                    free = False
                 # somebody may have reopened it meanwhile, and left again
                 yield free and _ended(self._store.run(top.id))
 
