@@ -6,6 +6,7 @@ it; units that came meanwhile are kept in order. A failed resolution is forgotte
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from typing import Final
@@ -107,7 +108,8 @@ class SharedJobs:
                 "module": target.module,
                 "function": target.function,
                 "cwd": job.cwd,
-                "env": env.values,
+                # a value that is no UTF-8 has lone surrogates, which only JSON in ASCII can hold
+                "env": msgspec.Raw(json.dumps(env.values).encode()),
                 "marker": self._marker,
                 "run_id": job.run_id,
                 "step_id": job.step_id,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -13,7 +13,7 @@ from interlock.dispatch.env.redact_base import Redactor
 from interlock.model.states import Reason
 
 MAX_ERROR: Final = 4_096
-_failure: Final = msgspec.json.Decoder(tuple[Reason, str, int | None]).decode
+_failure: Final = msgspec.json.Decoder(tuple[Reason, str, Annotated[int, msgspec.Meta(ge=0, le=255)] | None]).decode
 _UNKNOWN: Final = -1
 
 
@@ -31,7 +31,7 @@ def result(redactor: Redactor, body: bytes) -> bytes:
 
 
 def failure(redactor: Redactor, body: bytes, base: Outcome) -> Outcome:
-    """The function failed, and said how."""
+    """The function failed, and said how. Raises what decoding raises where the answer is none of a worker's."""
     reason, text, exit_code = _failure(body)
     return msgspec.structs.replace(
         base, status="failed", reason=reason, error=clip(redactor, text), exit_code=exit_code, output=b"", is_json=False

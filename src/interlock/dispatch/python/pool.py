@@ -147,13 +147,6 @@ class PythonPool(Crew):
         peer.known.add(shared.number)
         return forget + shared.frame
 
-    def go_on(self) -> None:
-        """Let workers take the next of their lines which stopped at a failure: it was looked at."""
-        stopped, self._stopped = self._stopped, []
-        for peer in stopped:
-            if peer.usable and peer.request is not None:
-                self._let_go(peer, stopped=True)
-
     # what the poller saw
 
     def on_handler(self, fd: int) -> None:
@@ -191,6 +184,21 @@ class PythonPool(Crew):
         if peer.ending is not None and (peer.ending.status == "failed" or kind == FAILURE):
             # too late: its outcome comes when its tree is gone
             return
+        try:
+            env, outcome = self._taken_in(peer, request, kind, body, took_us, now_ms)
+        except Exception as error:  # noqa: BLE001 - whatever a worker says must end as its unit's outcome, not ours
+            self._fault(peer, error)
+            return
+        self._lines.note(request.job, took_us)
+        self._finish(peer, outcome)
+        if peer.line:
+            self._step_up(peer, env, kind, now_ms)
+        elif peer.usable:
+            self._places.release(peer)
+
+    def _taken_in(
+        self, peer: Peer, request: Request, kind: int, body: bytes, took_us: int, now_ms: int
+    ) -> tuple[ResolvedEnv, Outcome]:
         env = peer.env or _NO_SECRETS
         plain = type(env.redactor) is NullRedactor
         if kind != RESULT:
@@ -202,18 +210,16 @@ class PythonPool(Crew):
             output=body if plain or kind == FAILURE else outcomes.result(env.redactor, body),
             is_json=True,
             process=peer.process,
-            log=None if peer.log is None else peer.close_log(self._log, silent=kind != RESULT or bool(peer.line)),
             started_at=min(peer.started_at, now_ms - took_us // 1_000),
             ended_at=now_ms,
         )
         if kind == FAILURE:
             outcome = outcomes.failure(env.redactor, body, outcome)
-        self._lines.note(request.job, took_us)
-        self._finish(peer, outcome)
-        if peer.line:
-            self._step_up(peer, env, kind, now_ms)
-        elif peer.usable:
-            self._places.release(peer)
+        if peer.log is not None:
+            # after all that can fail: a fault needs it as well
+            log = peer.close_log(self._log, silent=kind != RESULT or bool(peer.line))
+            outcome = msgspec.structs.replace(outcome, log=log)
+        return env, outcome
 
     # endings
 
@@ -225,6 +231,13 @@ class PythonPool(Crew):
         if not peer.exited and peer.kill_at == NEVER:
             peer.kill_at = time.monotonic() + _LOST_S
             self._wake_at(peer.kill_at)
+
+    def _fault(self, peer: Peer, error: Exception) -> None:
+        """What it said cannot be taken in: nothing else that it says can be trusted, and its unit has failed."""
+        self._places.silence(peer)
+        self._give_back(peer.call_back())
+        text = f"interlock failed to take in the worker's answer: {type(error).__name__}: {error}"
+        self._end(peer, Ending("failed", Reason.DISPATCH_ERROR, text), 0.0)
 
     def _ended(self, peer: Peer, _status: int | None) -> None:
         """The worker's process is gone; perhaps it answered before."""

@@ -1,7 +1,7 @@
 """What a worker process of `python:` units does: take a unit, call its function, send the answer.
 
-Loaded by path (zygote.py) under the project's own interpreter, any Python from 3.8 on and without interlock,
-so it uses the standard library only. Frames are a kind byte, a little-endian length and JSON; answers also tell how
+Loaded by the zygote (zygote.py) under the project's own interpreter, any Python from 3.8 on and without interlock, so it
+uses the standard library and what lies beside it only. Frames are a kind byte, a little-endian length and JSON; answers also tell how
 long the unit took. Units that were sent ahead wait in a socket of their own, a message each, which begins with how many
 units were sent by the plain way before it. Guarantees: one unit at a time, in the order in which they were sent; whatever a function returns, raises or exits with becomes one answer, sent before the next unit is taken; none
 that waits ahead is begun after a failure, or while output of the one before has not been read, until the driver says
@@ -22,10 +22,11 @@ import sys
 import termios
 from time import perf_counter_ns
 
+from .answers import Failure, exit_code, json_of, print_trace, send, text_of
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
-    from types import TracebackType
     from typing import Any
 
     Nest = tuple[Any, "list[tuple[Any, Nest]]"]
@@ -42,22 +43,9 @@ COPY_LIMIT = 262_144
 """Shared values up to this size are fresh for each unit; larger ones are handed out as they are, not to be changed."""
 COPY_EACH = 32
 """Up to so many lists and dicts they are copied one by one."""
-MAX_TEXT = 2_000
-MAX_DEPTH = 64
 CHUNK = 65_536
 
-_encode = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 _decode = json.JSONDecoder().decode
-_encode_unsorted = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-
-
-class Failure(Exception):  # noqa: N818 - an answer of the unit, not a fault of this program
-    """The unit's answer is that it failed."""
-
-    def __init__(self, reason: str, text: str, exit_code: int | None = None) -> None:
-        super().__init__(text)
-        self.reason = reason
-        self.exit_code = exit_code
 
 
 class Job:
@@ -89,9 +77,9 @@ class Job:
         try:
             found: Any = importlib.import_module(self.module)
         except BaseException as error:  # noqa: BLE001 - whatever a module raises or exits with is the unit's answer
-            _print_trace(error)
-            places = ", ".join(path or "." for path in sys.path)
-            text = f"{name}: module {self.module!r} cannot be imported by {sys.executable}: {_text(error)}"
+            print_trace(error)
+            places = ", ".join(str(path or ".") for path in sys.path)
+            text = f"{name}: module {self.module!r} cannot be imported by {sys.executable}: {text_of(error)}"
             raise Failure("spawn_failed", f"{text}; looked in {places}") from None
         for part in self.function.split("."):
             found = getattr(found, part, None)
@@ -157,8 +145,10 @@ class Worker:
         try:
             kind, body = RESULT, self.result(job, unit)
         except Failure as failure:
-            text = [failure.reason, str(failure)[: 2 * MAX_TEXT], failure.exit_code]
-            kind, body = FAILURE, json.dumps(text).encode()
+            kind, body = FAILURE, failure.body()
+        except BaseException as error:  # noqa: BLE001 - one unit must not end the worker of others
+            print_trace(error)
+            kind, body = FAILURE, Failure("dispatch_error", f"the worker failed at it: {text_of(error)}").body()
         if os.getpid() != self.pid:
             # the function forked and its child came back here: only the worker itself answers
             os._exit(0)
@@ -167,7 +157,7 @@ class Worker:
         if kind == RESULT and (_unread(1) or _unread(2)):
             kind = SPOKE
         self.held = kind != RESULT
-        _send(self.fd, ANSWER.pack(kind, len(body), took_us) + body)
+        send(self.fd, ANSWER.pack(kind, len(body), took_us) + body)
 
     def result(self, job: Job, unit: list[Any]) -> bytes:
         """Return the function's value as JSON. Raises Failure."""
@@ -184,9 +174,9 @@ class Worker:
             if hasattr(value, "__await__"):
                 value = _run(value)
         except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt end a unit, not its worker
-            _print_trace(error)
-            raise Failure("non_zero_exit", _text(error), _exit_code(error)) from None
-        body = _json(value)
+            print_trace(error)
+            raise Failure("non_zero_exit", text_of(error), exit_code(error)) from None
+        body = json_of(value)
         if len(body) > job.max_result_bytes:
             text = "the function returned %d bytes of JSON; the limit is %d (max_result_bytes of [limits])"
             text %= len(body), job.max_result_bytes
@@ -267,96 +257,12 @@ def _run(value: Awaitable[Any]) -> Any:  # noqa: ANN401 - any JSON value, one ho
     return asyncio.run(wait())
 
 
-def _exit_code(error: BaseException) -> int:
-    code = error.code if isinstance(error, SystemExit) else 1
-    return code if type(code) is int and code else 1
-
-
-def _text(error: BaseException) -> str:
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - an exception that cannot be printed still has a name
-        text = "(its text cannot be had)"
-    name = type(error).__name__
-    text = text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "..."
-    return f"{name}: {text}" if text else name
-
-
-def _print_trace(error: BaseException) -> None:
-    """Write a short traceback, without the frames of this file, to the unit's stderr."""
-    try:
-        import traceback  # noqa: PLC0415 - only failures need it
-
-        lines = traceback.format_exception(type(error), error, _users_part(error.__traceback__), limit=-20)
-        _send(2, "".join(lines).encode("utf-8", "backslashreplace"))
-    except Exception:  # noqa: BLE001, S110 - out of memory or descriptors: the answer itself still says what failed
-        pass
-
-
-def _users_part(trace: TracebackType | None) -> TracebackType | None:
-    while trace is not None:
-        name = trace.tb_frame.f_code.co_filename
-        if name not in (__file__, importlib.__file__) and not name.startswith("<frozen importlib"):
-            break
-        trace = trace.tb_next
-    return trace
-
-
-def _json(value: Any) -> bytes:  # noqa: ANN401 - whatever the function returned
-    try:
-        try:
-            return _encode(value).encode()
-        except TypeError:
-            # keys of several types have no order
-            return _encode_unsorted(value).encode()
-    except (TypeError, ValueError, RecursionError):
-        text = _fault(value, "$", 0) or "it cannot be encoded"
-        raise Failure("parse_error", f"the function returned what is not JSON: {text}") from None
-
-
-def _fault(value: Any, place: str, depth: int) -> str | None:  # noqa: ANN401 - as above
-    """Find the first part of `value` that is not JSON."""
-    if depth > MAX_DEPTH:
-        return f"more than {MAX_DEPTH} levels of nesting"
-    if isinstance(value, dict):
-        fault = next(filter(None, (_scalar_fault(key, f"a key of {place}") for key in value)), None)
-        if fault:
-            return fault
-        parts = [(f"{place}.{key}", entry) for key, entry in value.items()]
-    elif isinstance(value, (list, tuple)):
-        parts = [(f"{place}[{index}]", entry) for index, entry in enumerate(value)]
-    else:
-        return _scalar_fault(value, place)
-    return next(filter(None, (_fault(entry, where, depth + 1) for where, entry in parts)), None)
-
-
-def _scalar_fault(value: Any, place: str) -> str | None:  # noqa: ANN401 - as above
-    if isinstance(value, float):
-        return None if value - value == 0 else f"{place} is {value}"
-    if isinstance(value, str):
-        return None if value.isascii() or _is_text(value) else f"{place} holds a lone surrogate"
-    return None if value is None or isinstance(value, int) else f"{place} is a {type(value).__name__}"
-
-
-def _is_text(value: str) -> bool:
-    try:
-        return bool(value.encode())
-    except UnicodeEncodeError:
-        return False
-
-
 def flush() -> None:
     """Write what `sys.stdout` and `sys.stderr` hold."""
     for stream in (sys.stdout, sys.stderr):
         # closed or replaced by the function: nothing is left to flush
         with contextlib.suppress(Exception):
             stream.flush()
-
-
-def _send(fd: int, data: bytes) -> None:
-    sent = os.write(fd, data)
-    while sent < len(data):
-        sent += os.write(fd, memoryview(data)[sent : sent + 1_048_576])
 
 
 def _unread(pipe: int) -> bool:

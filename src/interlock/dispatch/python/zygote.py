@@ -16,21 +16,19 @@ if __name__ == "__main__":
 
 import array
 import gc
+import importlib
 import io
 import os
 import select
 import signal
 import socket
 import struct
-from importlib import util
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import ModuleType
+from types import ModuleType
 
 NEWS = struct.Struct("<Bii")
 READY, FORKED, NO_FORK, ENDED = b"RPEX"
 CHUNK = 65_536
+_PACKAGE = "interlock_worker"
 
 
 class Zygote:
@@ -146,18 +144,17 @@ def _kill_group(pid: int) -> None:
         return
 
 
-def _load(path: str) -> ModuleType:
-    spec = util.spec_from_file_location("interlock_worker", path)
-    assert spec  # noqa: S101 - a path that ends in .py always has one
-    assert spec.loader  # noqa: S101 - as above
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def _load(folder: str) -> ModuleType:
+    """Import the worker as of a package of its own, whatever lies on the path under the names of its files."""
+    package = ModuleType(_PACKAGE)
+    package.__path__ = [folder]
+    sys.modules[_PACKAGE] = package
+    return importlib.import_module(_PACKAGE + ".worker")
 
 
 def main() -> None:
     """Become the zygote: `zygote.py CONTROL_FD [FOLDER...]`."""
-    program = _load(__file__.rpartition("zygote")[0] + "worker.py")
+    program = _load(os.path.dirname(__file__))  # noqa: PTH120 - pathlib is slow to load
     control = socket.socket(fileno=int(sys.argv[1]))
     os.set_inheritable(control.fileno(), False)  # noqa: FBT003 - os takes it by place only
     sys.path[0:0] = sys.argv[2:]

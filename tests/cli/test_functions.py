@@ -1,0 +1,45 @@
+"""Python functions that say, leave and change odd things, by the program as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Interlock = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def write(folder: Path, steps: str, module: str) -> None:
+    flow = f"---\nparams: {{ n: {{ type: array, default: [1, 2, 3] }} }}\nsteps:\n{steps}---\n"
+    (folder / "flow.md").write_text(flow, encoding="utf-8")
+    (folder / "work.py").write_text(module, encoding="utf-8")
+
+
+def units_of(interlock: Interlock, folder: Path) -> list[Any]:
+    found: list[Any] = json.loads(interlock("units", "last", "--json", cwd=folder).stdout)
+    return found
+
+
+@pytest.mark.parametrize("effects", ["internal", "external"])
+def test_an_exception_whose_text_is_no_utf_8_fails_its_unit_and_the_map_goes_on(
+    interlock: Interlock, tmp_path: Path, effects: str
+) -> None:
+    write(
+        tmp_path,
+        f"  - id: each\n    map: {{ over: params.n }}\n    effects: {effects}\n    on_error: continue\n"
+        "    uses: python:work:name\n",
+        "import os\ndef name(context):\n    if context['item'] == 2:\n"
+        "        raise ValueError(os.fsdecode(b'caf\\xe9'))\n    return context['item']\n",
+    )
+    done = interlock("run", "flow.md", cwd=tmp_path)
+    assert done.returncode == 6, done.stderr
+    assert [(unit["state"], unit["reason"]) for unit in units_of(interlock, tmp_path)] == [
+        ("completed", None),
+        ("failed", "non_zero_exit"),
+        ("completed", None),
+    ]
+    assert r"ValueError: caf\udce9" in done.stdout
