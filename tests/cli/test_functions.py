@@ -43,3 +43,44 @@ def test_an_exception_whose_text_is_no_utf_8_fails_its_unit_and_the_map_goes_on(
         ("completed", None),
     ]
     assert r"ValueError: caf\udce9" in done.stdout
+
+
+DAEMON = """
+import os, sys, time
+
+def daemon(name):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            with open(name + ".part", "w") as file:
+                file.write(str(os.getpid()))
+            os.rename(name + ".part", name)
+            for fd in (0, 1, 2):
+                os.close(fd)
+            time.sleep(60)
+        os._exit(0)
+    while not os.path.exists(name):
+        time.sleep(0.001)
+
+def leave(context):
+    daemon("left")
+    if "HOW" == "dies":
+        os._exit(1)
+    if "HOW" == "hangs":
+        time.sleep(60)
+"""
+LOOK = "    run: grep -q '^State:.[^ZX]' /proc/$(cat left)/status 2> /dev/null && echo alive || echo gone\n"
+
+
+@pytest.mark.parametrize("how", ["ends", "dies", "hangs"])
+def test_a_daemon_that_only_forked_is_gone_when_its_step_is_over(
+    interlock: Interlock, tmp_path: Path, how: str
+) -> None:
+    write(
+        tmp_path,
+        "  - id: leave\n    timeout: 2s\n    on_error: continue\n    uses: python:work:leave\n  - id: look\n" + LOOK,
+        DAEMON.replace("HOW", how),
+    )
+    done = interlock("run", "flow.md", cwd=tmp_path)
+    assert done.returncode == (0 if how == "ends" else 6), done.stdout + done.stderr
+    assert [unit["result"] for unit in units_of(interlock, tmp_path)] == [None, "gone"]

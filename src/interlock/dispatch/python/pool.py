@@ -22,7 +22,7 @@ import msgspec
 from interlock.dispatch.base import NEVER, EnvAudit, Job, Outcome, Report, Request
 from interlock.dispatch.env.redact_base import EnvUnresolvedError, NullRedactor, ResolvedEnv
 from interlock.dispatch.logs.log import FLUSH_AFTER_S, RunLog
-from interlock.dispatch.processes.markers import VARIABLE, Marker
+from interlock.dispatch.processes.markers import VARIABLE, Marker, dispatch_id
 from interlock.dispatch.processes.tree import Tree
 from interlock.dispatch.python import outcome as outcomes
 from interlock.dispatch.python.crew import Crew, now_ms
@@ -43,6 +43,7 @@ _LOST_S: Final = 1.0
 """How long a worker whose socket closed may take to end by itself."""
 _JOBS_PER_WORKER: Final = 8
 _TRIES: Final = 3
+_MOST: Final = 10**12
 _NO_SECRETS: Final = ResolvedEnv({}, NullRedactor())
 
 
@@ -60,7 +61,9 @@ class PythonPool(Crew):
         report: Callable[[Report], None],
         post: Callable[[Callable[[], None]], None],
     ) -> None:
-        marked = {**interpreter.env, VARIABLE.encode(): marker.value("zygote").encode()}
+        # what only forks writes its own marker over this one
+        room = len(dispatch_id(marker.holder, _MOST, _MOST))
+        marked = {**interpreter.env, VARIABLE.encode(): marker.value("zygote".ljust(room, "_")).encode()}
         places = Places(msgspec.structs.replace(interpreter, env=marked), log, poller, self._ended, self._catch_up)
         super().__init__(marker, log, report, places)
         self._post = post

@@ -22,6 +22,7 @@ import sys
 import termios
 from time import perf_counter_ns
 
+from . import forks
 from .answers import Failure, exit_code, json_of, print_trace, send, text_of
 
 TYPE_CHECKING = False
@@ -106,6 +107,8 @@ class Worker:
         self.jobs: dict[int, Job] = {}
         self.entered: Job | None = None
         self.outside: dict[str, str | None] = {}
+        self.marker = ""
+        os.register_at_fork(after_in_child=lambda: forks.show_marker(self.marker))
 
     def serve(self) -> None:
         """Answer until the socket closes."""
@@ -195,7 +198,7 @@ class Worker:
             environ["INTERLOCK_STEP_ID"] = job.step_id
             self.entered = job
         _, dispatch, unit_id, attempt, key, index, _ = unit
-        environ["INTERLOCK_MARKER"] = dispatch.join(job.marker)
+        self.marker = environ["INTERLOCK_MARKER"] = dispatch.join(job.marker)
         environ["INTERLOCK_UNIT_ID"] = unit_id
         environ["INTERLOCK_ATTEMPT"] = str(attempt)
         environ["INTERLOCK_IDEMPOTENCY_KEY"] = key
