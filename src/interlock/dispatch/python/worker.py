@@ -24,6 +24,7 @@ from time import perf_counter_ns
 
 from . import forks
 from .answers import Failure, exit_code, json_of, print_trace, send, text_of
+from .surroundings import Surroundings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,15 +65,11 @@ class Job:
         shared = {name: data[name] for name in ("params", "inputs", "feedback")}
         self.context: Callable[[], dict[str, Any]] = _copier(shared)
         """Returns `params`, `inputs` and `feedback` in a new dict."""
-        self._call: Callable[[dict[str, Any]], Any] | None = None
+        self.call: Callable[[dict[str, Any]], Any] | None = None
+        """The function, once it was needed."""
 
-    def call(self) -> Callable[[dict[str, Any]], Any]:
-        """Return the function, imported at first need."""
-        if self._call is None:
-            self._call = self._load()
-        return self._call
-
-    def _load(self) -> Callable[[dict[str, Any]], Any]:
+    def load(self) -> Callable[[dict[str, Any]], Any]:
+        """Import the function. Raises Failure."""
         name = f"python:{self.module}:{self.function}"
         importlib.invalidate_caches()
         try:
@@ -106,8 +103,9 @@ class Worker:
         self.poll.register(ahead, select.POLLIN)
         self.jobs: dict[int, Job] = {}
         self.entered: Job | None = None
-        self.outside: dict[str, str | None] = {}
+        self.outside: dict[bytes, bytes | None] = {}
         self.marker = ""
+        self.surroundings = Surroundings()
         os.register_at_fork(after_in_child=lambda: forks.show_marker(self.marker))
 
     def serve(self) -> None:
@@ -157,6 +155,8 @@ class Worker:
             os._exit(0)
         took_us = max(0, min(MAX_US, (perf_counter_ns() - began) // 1_000))
         flush()
+        if self.surroundings.restore_streams():
+            flush()
         if kind == RESULT and (_unread(1) or _unread(2)):
             kind = SPOKE
         self.held = kind != RESULT
@@ -165,7 +165,10 @@ class Worker:
     def result(self, job: Job, unit: list[Any]) -> bytes:
         """Return the function's value as JSON. Raises Failure."""
         self.enter(job, unit)
-        call = job.call()
+        call = job.call
+        if call is None:
+            call = job.call = job.load()
+            self.surroundings.learn()
         context = job.context()
         _, _, context["unit_id"], context["attempt"], context["idempotency_key"], context["index"], context["item"] = (
             unit
@@ -187,22 +190,26 @@ class Worker:
         return body
 
     def enter(self, job: Job, unit: list[Any]) -> None:
-        """Set environment and working directory."""
-        environ = os.environ
+        """Give the unit the same surroundings in every worker, its environment and its working directory."""
+        around = self.surroundings
+        around.restore()
         if self.entered is not job:
-            for name, value in self.outside.items():
-                _restore(name, value)
-            self.outside = {name: environ.get(name) for name in job.env}
-            environ.update(job.env)
-            environ["INTERLOCK_RUN_ID"] = job.run_id
-            environ["INTERLOCK_STEP_ID"] = job.step_id
+            for name, before in self.outside.items():
+                around.put(name, before)
+            given = {os.fsencode(name): os.fsencode(value) for name, value in job.env.items()}
+            self.outside = {name: around.get(name) for name in given}
+            for name, value in given.items():
+                around.put(name, value)
+            around.put(b"INTERLOCK_RUN_ID", job.run_id.encode())
+            around.put(b"INTERLOCK_STEP_ID", job.step_id.encode())
             self.entered = job
         _, dispatch, unit_id, attempt, key, index, _ = unit
-        self.marker = environ["INTERLOCK_MARKER"] = dispatch.join(job.marker)
-        environ["INTERLOCK_UNIT_ID"] = unit_id
-        environ["INTERLOCK_ATTEMPT"] = str(attempt)
-        environ["INTERLOCK_IDEMPOTENCY_KEY"] = key
-        _restore("INTERLOCK_ITEM_INDEX", None if index is None else str(index))
+        self.marker = dispatch.join(job.marker)
+        around.put(b"INTERLOCK_MARKER", self.marker.encode())
+        around.put(b"INTERLOCK_UNIT_ID", unit_id.encode())
+        around.put(b"INTERLOCK_ATTEMPT", b"%d" % attempt)
+        around.put(b"INTERLOCK_IDEMPOTENCY_KEY", key.encode())
+        around.put(b"INTERLOCK_ITEM_INDEX", None if index is None else b"%d" % index)
         try:
             os.chdir(job.cwd)
         except OSError as error:
@@ -242,13 +249,6 @@ def _copy(nest: Nest) -> Any:  # noqa: ANN401 - any JSON value
     for place, inside in inner:
         copied[place] = _copy(inside)
     return copied
-
-
-def _restore(name: str, value: str | None) -> None:
-    if value is None:
-        os.environ.pop(name, None)
-    else:
-        os.environ[name] = value
 
 
 def _run(value: Awaitable[Any]) -> Any:  # noqa: ANN401 - any JSON value, one hopes
