@@ -84,3 +84,61 @@ def test_a_daemon_that_only_forked_is_gone_when_its_step_is_over(
     done = interlock("run", "flow.md", cwd=tmp_path)
     assert done.returncode == (0 if how == "ends" else 6), done.stdout + done.stderr
     assert [unit["result"] for unit in units_of(interlock, tmp_path)] == [None, "gone"]
+
+
+EDITS = """
+import os, sys
+
+VERSION = 1
+
+def leave(context):
+    return [context["item"], VERSION]
+
+def edit(context):
+    if context["item"] == 1:
+        with open(__file__) as file:
+            text = file.read()
+        with open(__file__, "w") as file:
+            file.write(text.replace("VERSION = 1", "VERSION = 2"))
+        os._exit(1)
+    return [context["item"], VERSION]
+"""
+EACH = (
+    "  - id: each\n    map: {{ over: params.n, concurrency: 1 }}\n    on_error: continue\n"
+    "    uses: python:work:edit\n    effects: {effects}\n"
+)
+
+
+@pytest.mark.parametrize("effects", ["internal", "external"])
+def test_a_module_that_changes_in_the_middle_of_a_map_blocks_it_before_any_worker_uses_it(
+    interlock: Interlock, tmp_path: Path, effects: str
+) -> None:
+    write(tmp_path, EACH.format(effects=effects), EDITS)
+    before = tmp_path / "before.py"
+    before.write_text(EDITS, encoding="utf-8")
+    done = interlock("run", "flow.md", cwd=tmp_path)
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "module work (work.py) changed since the run began" in done.stdout
+    assert "interlock resume" in done.stdout
+    left = "failed" if effects == "internal" else "unknown"
+    assert [unit["state"] for unit in units_of(interlock, tmp_path)] == [left, "pending", "pending"]
+    assert interlock("run", "last", cwd=tmp_path).returncode == 4
+    before.rename(tmp_path / "work.py")
+    done = interlock("run", "last", cwd=tmp_path)
+    assert done.returncode == (6 if effects == "internal" else 4), done.stdout + done.stderr
+    assert [unit["result"] for unit in units_of(interlock, tmp_path)] == [None, [2, 1], [3, 1]]
+
+
+def test_a_change_in_the_middle_of_a_map_can_be_accepted(interlock: Interlock, tmp_path: Path) -> None:
+    write(tmp_path, EACH.format(effects="internal"), EDITS)
+    assert interlock("run", "flow.md", cwd=tmp_path).returncode == 4
+    assert interlock("resume", "last", "--accept-changes", cwd=tmp_path).returncode == 6
+    assert [unit["result"] for unit in units_of(interlock, tmp_path)] == [None, [2, 2], [3, 2]]
+
+
+def test_a_module_that_is_gone_in_the_middle_of_a_map_blocks_it(interlock: Interlock, tmp_path: Path) -> None:
+    gone = EDITS.replace('with open(__file__, "w") as file:\n            file.write(', "os.unlink(__file__), (")
+    write(tmp_path, EACH.format(effects="internal"), gone)
+    done = interlock("run", "flow.md", cwd=tmp_path)
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "module work (work.py) cannot be read: No such file or directory" in done.stdout

@@ -126,11 +126,14 @@ FORGED = {
         "DecodeError: JSON is malformed: invalid utf-16 surrogate pair (byte 18)",
     ),
     "another type": (b'{"a":1}', "ValidationError: Expected `array`, got `object`"),
-    "too short": (b'["timeout"]', "ValidationError: Expected `array` of length 3"),
-    "no reason": (b'["because","",1]', "ValidationError: Invalid enum value 'because' - at `$[0]`"),
-    "no number": (b'["timeout","",NaN]', "DecodeError: JSON is malformed: invalid character (byte 14)"),
-    "a huge number": (b'["timeout","",1' + b"0" * 30 + b"]", "ValidationError: Expected `int` <= 255 - at `$[2]`"),
-    "no status": (b'["timeout","",256]', "ValidationError: Expected `int` <= 255 - at `$[2]`"),
+    "too short": (b'["timeout"]', "ValidationError: Expected `array` of length 4"),
+    "no reason": (b'["because","",1,false]', "ValidationError: Invalid enum value 'because' - at `$[0]`"),
+    "no number": (b'["timeout","",NaN,false]', "DecodeError: JSON is malformed: invalid character (byte 14)"),
+    "a huge number": (
+        b'["timeout","",1' + b"0" * 30 + b",false]",
+        "ValidationError: Expected `int` <= 255 - at `$[2]`",
+    ),
+    "no status": (b'["timeout","",256,false]', "ValidationError: Expected `int` <= 255 - at `$[2]`"),
 }
 
 

@@ -73,6 +73,16 @@ class MergeAsk(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The date of the merges, in seconds since the epoch: the same each time it is done again."""
 
 
+class FrozenModule(msgspec.Struct, frozen=True, kw_only=True):
+    """What the module of a Python function has to be when it is loaded: its file and the hash of what that held."""
+
+    file: str
+    """As the plan names it."""
+    place: str
+    """Absolute."""
+    sha256: str
+
+
 class Job(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What all units of one step, round and loop share; built once, never per unit.
 
@@ -94,6 +104,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     env: tuple[str, ...] = ()
     python_path: tuple[str, ...] = ()
     """Folders put before the interpreter's own path, of a Python function."""
+    frozen: FrozenModule | None = None
+    """Of a Python function; None takes whatever module there is."""
     hidden: tuple[tuple[str, str], ...] = ()
     """Values to redact that no env group holds, with their names: params that look like secrets."""
     cwd: str = "."
@@ -164,6 +176,7 @@ __all__ = [
     "EngineCall",
     "EngineSettings",
     "EnvAudit",
+    "FrozenModule",
     "Job",
     "MergeAsk",
     "MergePart",

@@ -1,7 +1,7 @@
 """From a unit to a request: what a step's units share is built once and kept.
 
 Before the first dispatch of a step the world is checked: the working directory must be the one the plan was
-frozen in, and a Python module's file must have the frozen hash.
+frozen in, and a Python module's file must have the frozen hash. A worker that loads it later is told that hash.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from interlock.decide.fate import MISSES
 from interlock.decide.prompt import compose, correction, judge_prompt
 from interlock.decide.reduce import Artifact, reduce_step
 from interlock.decide.work import Shared, idempotency_key, shared
-from interlock.dispatch.base import EngineCall, Job, Request
+from interlock.dispatch.base import EngineCall, FrozenModule, Job, Request
 from interlock.dispatch.env.growing import GrowingRedactor
 from interlock.driver.project import project_id_in
 from interlock.driver.trees import TreeBook
@@ -153,6 +153,7 @@ class JobBook:
             artifact_json=self._artifact(step, spec, unit) if unit.kind in ("gate", "judge") else None,
             env=self._env(spec, unit),
             python_path=self._plan.python_path,
+            frozen=self._module(spec, unit),
             hidden=self._hidden,
             cwd=str(Path(self._plan.project.root, spec.cwd)),
             timeout_ms=spec.timeout_ms,
@@ -180,8 +181,9 @@ class JobBook:
         if not self._examine or (step.index, unit.kind) in self._checked:
             return
         self._check_directory()
-        if unit.kind == "work" and isinstance(spec.target, PythonFunction):
-            self._check_module(spec.target)
+        module = self._module(spec, unit)
+        if module is not None and isinstance(spec.target, PythonFunction):
+            self._check_module(spec.target.module, module)
         self._checked.add((step.index, unit.kind))
 
     def _check_directory(self) -> None:
@@ -204,16 +206,22 @@ class JobBook:
                 )
             self._notices.append(f"{project.root} is another directory of the same name (device or inode changed)")
 
-    def _check_module(self, target: PythonFunction) -> None:
-        accepted = self._snap.accepted.get(target.file, target.sha256)
+    def _module(self, spec: PlanStep, unit: Unit) -> FrozenModule | None:
+        target = spec.target
+        if unit.kind != "work" or not isinstance(target, PythonFunction):
+            return None
+        place = str(Path(self._plan.project.root, target.file))
+        sha256 = self._snap.accepted.get(target.file, target.sha256)
+        return FrozenModule(file=target.file, place=place, sha256=sha256)
+
+    def _check_module(self, name: str, module: FrozenModule) -> None:
+        """Look before the first dispatch; a worker looks again at what it loads."""
         try:
-            found = module_hash(Path(self._plan.project.root, target.file))
+            found = module_hash(Path(module.place))
         except OSError as error:
-            raise ModuleChangedError(
-                f"module {target.module} ({target.file}) cannot be read: {error.strerror}"
-            ) from error
-        if found != accepted:
-            raise ModuleChangedError(f"module {target.module} ({target.file}) changed since the run began")
+            raise ModuleChangedError(f"module {name} ({module.file}) cannot be read: {error.strerror}") from error
+        if found != module.sha256:
+            raise ModuleChangedError(f"module {name} ({module.file}) changed since the run began")
 
 
 def module_hash(file: Path) -> str:

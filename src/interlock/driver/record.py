@@ -6,6 +6,7 @@ from collections.abc import Iterator, MutableMapping, Sequence
 
 import msgspec
 
+from interlock.decide.endings import block
 from interlock.decide.outcome import record
 from interlock.decide.quota import parked
 from interlock.dispatch.base import EnvAudit, Outcome, Report, Started
@@ -14,7 +15,7 @@ from interlock.driver.member import Member, Moment, Place
 from interlock.errors import StoreError
 from interlock.model import events as ev
 from interlock.model.run import Snapshot, Step
-from interlock.model.states import AttemptState, Reason, UnitState
+from interlock.model.states import AttemptState, Reason, StepState, UnitState
 
 Inflight = MutableMapping[str, Place]
 """Started attempts without an end, by dispatch id."""
@@ -33,14 +34,7 @@ def recorded(
         if type(report) is Outcome:
             place = inflight.pop(report.dispatch, None)
             if place is not None and (failures or report.status != "failed"):
-                member = place.member
-                for event in record(member.snap, place.step, place.unit, report, moment.at):
-                    yield member, event
-                    if type(event) is ev.EngineParked and member is not family.root:
-                        # one engine is one queue for all of them
-                        yield family.root, parked(family.root.snap, event.engine, event.until, moment.at)
-                for event in _notices(member.snap, report, place.step, wall_ms):
-                    yield member, event
+                yield from _ended(family, place, report, moment)
         elif type(report) is Started:
             if report.dispatch not in ended and report.dispatch in inflight:
                 place = inflight[report.dispatch]
@@ -50,6 +44,24 @@ def recorded(
             if audited is not None:
                 for event in _audited(audited, report, wall_ms):
                     yield audited, event
+
+
+def _ended(family: Family, place: Place, report: Outcome, moment: Moment) -> Iterator[tuple[Member, ev.Event]]:
+    member, wall_ms = place.member, moment.wall_ms
+    for event in record(member.snap, place.step, place.unit, report, moment.at):
+        yield member, event
+        if type(event) is ev.EngineParked and member is not family.root:
+            # one engine is one queue for all of them
+            yield family.root, parked(family.root.snap, event.engine, event.until, moment.at)
+    if report.module_changed and _may_block(member, place.step):
+        yield member, block(place.step, wall_ms, "module_changed", report.error)
+    for event in _notices(member.snap, report, place.step, wall_ms):
+        yield member, event
+
+
+def _may_block(member: Member, step: Step) -> bool:
+    """Tell whether nobody was faster to say so, and the step is not about to end with its run."""
+    return step.state is StepState.RUNNING and member.snap.halted is None
 
 
 def _audited(member: Member, report: EnvAudit, wall_ms: int) -> Iterator[ev.Event]:

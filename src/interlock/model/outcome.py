@@ -44,5 +44,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     answered_by: Answered | None = None
     tree: Tree | None = None
     """Of an attempt that had a worktree."""
+    module_changed: bool = False
+    """It was aborted before it began: the module of its function is not the frozen one, as `error` says."""
     notices: tuple[str, ...] = ()
     """What the engine could not honour; said once a run."""

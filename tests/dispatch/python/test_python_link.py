@@ -69,7 +69,7 @@ def occupy(worker: Ends, folder: Path) -> None:
     )
     names = ("run_id", "step_id", "params", "inputs", "feedback")
     job = {"number": 1, "module": "work", "function": "wait", "cwd": str(folder), "env": {}, "marker": ["", ""]}
-    job |= {"max_result_bytes": 100, **dict.fromkeys(names, "")}
+    job |= {"frozen": {"file": "", "place": "", "sha256": ""}, "max_result_bytes": 100, **dict.fromkeys(names, "")}
     for kind, data in ((JOB, job), (UNIT, [1, "d", "u", 1, "k", None, None])):
         body = json.dumps(data).encode()
         worker.socket.send(HEAD.pack(kind, len(body)) + body)

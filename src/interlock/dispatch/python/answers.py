@@ -24,17 +24,18 @@ _encode_unsorted = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), a
 
 
 class Failure(Exception):  # noqa: N818 - an answer of the unit, not a fault of this program
-    """The unit's answer is that it failed."""
+    """The unit's answer is that it failed, or did not begin since its module has `changed`."""
 
-    def __init__(self, reason: str, text: str, exit_code: int | None = None) -> None:
+    def __init__(self, reason: str, text: str, exit_code: int | None = None, *, changed: bool = False) -> None:
         super().__init__(text)
         self.reason = reason
         self.exit_code = exit_code
+        self.changed = changed
 
     def body(self) -> bytes:
-        """Return reason, text and exit code as the driver reads them."""
+        """Return it as the driver reads it."""
         text = _as_utf8(str(self))[: 2 * MAX_TEXT]
-        return json.dumps([self.reason, text, self.exit_code]).encode()
+        return json.dumps([self.reason, text, self.exit_code, self.changed]).encode()
 
 
 def exit_code(error: BaseException) -> int:

@@ -13,13 +13,14 @@ from typing import Final
 
 import msgspec
 
-from interlock.dispatch.base import Job, Request
+from interlock.dispatch.base import FrozenModule, Job, Request
 from interlock.dispatch.env.redact_base import EnvUnresolvedError, ResolvedEnv
 from interlock.dispatch.processes.markers import Marker
 from interlock.dispatch.python.worker import HEAD, JOB
 from interlock.model.plan import PythonFunction
 
 _KEPT: Final = 16
+_ANY: Final = FrozenModule(file="", place="", sha256="")
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -106,6 +107,7 @@ class SharedJobs:
             {
                 "number": number,
                 "module": target.module,
+                "frozen": job.frozen or _ANY,
                 "function": target.function,
                 "cwd": job.cwd,
                 # a value that is no UTF-8 has lone surrogates, which only JSON in ASCII can hold

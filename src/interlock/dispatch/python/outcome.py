@@ -13,7 +13,8 @@ from interlock.dispatch.env.redact_base import Redactor
 from interlock.model.states import Reason
 
 MAX_ERROR: Final = 4_096
-_failure: Final = msgspec.json.Decoder(tuple[Reason, str, Annotated[int, msgspec.Meta(ge=0, le=255)] | None]).decode
+_ExitCode = Annotated[int, msgspec.Meta(ge=0, le=255)]
+_failure: Final = msgspec.json.Decoder(tuple[Reason, str, _ExitCode | None, bool]).decode
 _UNKNOWN: Final = -1
 
 
@@ -31,10 +32,17 @@ def result(redactor: Redactor, body: bytes) -> bytes:
 
 
 def failure(redactor: Redactor, body: bytes, base: Outcome) -> Outcome:
-    """The function failed, and said how. Raises what decoding raises where the answer is none of a worker's."""
-    reason, text, exit_code = _failure(body)
+    """The function failed, or never began, and said how. Raises what decoding raises: then it is no worker's answer."""
+    reason, text, exit_code, changed = _failure(body)
     return msgspec.structs.replace(
-        base, status="failed", reason=reason, error=clip(redactor, text), exit_code=exit_code, output=b"", is_json=False
+        base,
+        status="aborted" if changed else "failed",
+        reason=reason,
+        error=clip(redactor, text),
+        exit_code=exit_code,
+        output=b"",
+        is_json=False,
+        module_changed=changed,
     )
 
 

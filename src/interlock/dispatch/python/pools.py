@@ -1,7 +1,7 @@
 """The Python workers of one driver: a pool for each path that modules are sought on.
 
-A run and its child runs may lie in several folders, each with modules of its own, and two modules of one name can't live
-in one process. Most drivers have one pool.
+A run and its child runs may lie in several folders, each with modules of its own, or be frozen with a module before and
+after it was changed, and two modules of one name can't live in one process. Most drivers have one pool.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from interlock.dispatch.base import NEVER, Job, Request
 from interlock.model.actions import Ahead
 from interlock.model.events import Process
+from interlock.model.plan import PythonFunction
 
 if TYPE_CHECKING:
     from interlock.dispatch.python.pool import PythonPool
@@ -24,14 +25,32 @@ class PythonPools:
 
     def __init__(self, make: Callable[[Path], PythonPool]) -> None:
         self._make = make
-        self._pools: dict[Path, PythonPool] = {}
+        self._pools: dict[Path, list[tuple[PythonPool, dict[str, str]]]] = {}
+        """By path: pools, and the hashes of the modules that their workers load."""
         self._all: list[PythonPool] = []
+        self._last: tuple[Job, PythonPool] | None = None
 
-    def _of(self, path: Path) -> PythonPool:
-        pool = self._pools.get(path)
-        if pool is None:
-            pool = self._pools[path] = self._make(path)
-            self._all.append(pool)
+    def _of(self, job: Job) -> PythonPool:
+        last = self._last
+        if last is None or last[0] is not job:
+            last = self._last = (job, self._find(job))
+        return last[1]
+
+    def _find(self, job: Job) -> PythonPool:
+        name = job.target.module if isinstance(job.target, PythonFunction) else ""
+        sha256 = "" if job.frozen is None else job.frozen.sha256
+        for pool, hashes in self._of_path(job.python_path):
+            if hashes.setdefault(name, sha256) == sha256:
+                return pool
+        return self._add(job.python_path, {name: sha256})
+
+    def _of_path(self, path: Path) -> list[tuple[PythonPool, dict[str, str]]]:
+        return self._pools.setdefault(path, [])
+
+    def _add(self, path: Path, hashes: dict[str, str]) -> PythonPool:
+        pool = self._make(path)
+        self._of_path(path).append((pool, hashes))
+        self._all.append(pool)
         return pool
 
     @property
@@ -51,15 +70,16 @@ class PythonPools:
 
     def prepare(self, path: Path) -> None:
         """Start the interpreter of a path."""
-        self._of(path).prepare()
+        pools = self._of_path(path)
+        (pools[0][0] if pools else self._add(path, {})).prepare()
 
     def offer(self, job: Job, wanted: int, ahead: int) -> list[Process | None]:
         """Offer workers, then places in line."""
-        return self._of(job.python_path).offer(job, wanted, ahead)
+        return self._of(job).offer(job, wanted, ahead)
 
     def start(self, request: Request, now: float, now_ms: int) -> None:
         """Send the unit to its worker."""
-        self._of(request.job.python_path).start(request, now, now_ms)
+        self._of(request.job).start(request, now, now_ms)
 
     def take_back(self) -> None:
         """Forget the offers that were not used."""

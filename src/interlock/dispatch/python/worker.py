@@ -24,6 +24,7 @@ from time import perf_counter_ns
 
 from . import forks
 from .answers import Failure, exit_code, json_of, print_trace, send, text_of
+from .loading import ChangedError, Frozen
 from .surroundings import Surroundings
 
 TYPE_CHECKING = False
@@ -55,6 +56,7 @@ class Job:
 
     def __init__(self, data: dict[str, Any]) -> None:
         self.module: str = data["module"]
+        self.frozen = Frozen(self.module, data["frozen"])
         self.function: str = data["function"]
         self.cwd: str = data["cwd"]
         self.env: dict[str, str] = data["env"]
@@ -73,7 +75,9 @@ class Job:
         name = f"python:{self.module}:{self.function}"
         importlib.invalidate_caches()
         try:
-            found: Any = importlib.import_module(self.module)
+            found: Any = self.frozen.load()
+        except ChangedError as error:
+            raise Failure("aborted", str(error), changed=True) from None
         except BaseException as error:  # noqa: BLE001 - whatever a module raises or exits with is the unit's answer
             print_trace(error)
             places = ", ".join(str(path or ".") for path in sys.path)
