@@ -102,3 +102,17 @@ def test_a_function_that_ends_without_a_usable_answer_is_never_repeated_by_itsel
         done = interlock(*arguments, cwd=tmp_path)
         assert done.returncode == code, done.stdout + done.stderr
         assert (tmp_path / "outside").read_text(encoding="utf-8") == "sent."
+
+
+def test_an_answer_with_counts_that_cannot_be_is_taken_and_not_paid_for_again(
+    server: FakeLLM, interlock: Call, tmp_path: Path
+) -> None:
+    (tmp_path / "flow.md").write_text(PROMPT, encoding="utf-8")
+    with server:
+        (tmp_path / "interlock.toml").write_text(CONFIG.format(url=server.url), encoding="utf-8")
+        server.script({"text": "sent", "usage": {"in": 10**30, "out": 7}})
+        done = interlock("run", "flow.md", cwd=tmp_path, API_KEY="key-of-the-test")
+        assert done.returncode == 0, done.stderr
+        assert len(server.log()) == 1
+    [unit] = json.loads(interlock("units", "last", "--json", cwd=tmp_path).stdout)
+    assert (unit["result"], unit["state"]) == ("sent", "completed")

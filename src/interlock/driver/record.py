@@ -11,6 +11,7 @@ from interlock.decide.outcome import record
 from interlock.decide.quota import parked
 from interlock.dispatch.base import EnvAudit, Outcome, Report, Started
 from interlock.driver.family import Family
+from interlock.driver.holdable import holdable
 from interlock.driver.member import Member, Moment, Place
 from interlock.errors import StoreError
 from interlock.model import events as ev
@@ -47,7 +48,7 @@ def recorded(
 
 
 def _ended(family: Family, place: Place, report: Outcome, moment: Moment) -> Iterator[tuple[Member, ev.Event]]:
-    member, wall_ms = place.member, moment.wall_ms
+    member, wall_ms, report = place.member, moment.wall_ms, holdable(report)
     for event in record(member.snap, place.step, place.unit, report, moment.at):
         yield member, event
         if type(event) is ev.EngineParked and member is not family.root:
