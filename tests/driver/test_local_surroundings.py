@@ -65,6 +65,13 @@ def spoil(context):
     sys.stdout = sys.stderr = None
     return os.getpid()
 
+def alarm(context):
+    def late(*_):
+        raise TimeoutError
+    signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    return os.getpid()
+
 def mute(context):
     import io
     print("before")
@@ -90,6 +97,13 @@ def test_what_a_function_did_to_its_process_is_undone_before_the_next(make_funct
     assert json.loads(spoilt.output) == before["pid"]
     # a hard limit that was lowered cannot be raised again
     assert told(functions) == {**before, "core": 0}
+
+
+def test_an_alarm_that_a_function_forgot_does_not_reach_its_worker(make_functions: Make) -> None:
+    functions = make_functions(WORK)
+    pid = json.loads(functions.run("alarm")[0].output)
+    assert functions.executor.wait(0.2) == []
+    assert told(functions)["pid"] == pid
 
 
 def test_a_secret_of_a_job_is_gone_however_a_function_handled_it(make_functions: Make) -> None:

@@ -158,6 +158,8 @@ class Worker:
             # the function forked and its child came back here: only the worker itself answers
             os._exit(0)
         took_us = max(0, min(MAX_US, (perf_counter_ns() - began) // 1_000))
+        # before anything else is waited for: an alarm of this unit would meet the next
+        self.surroundings.restore()
         flush()
         if self.surroundings.restore_streams():
             flush()
@@ -196,7 +198,6 @@ class Worker:
     def enter(self, job: Job, unit: list[Any]) -> None:
         """Give the unit the same surroundings in every worker, its environment and its working directory."""
         around = self.surroundings
-        around.restore()
         if self.entered is not job:
             for name, before in self.outside.items():
                 around.put(name, before)
