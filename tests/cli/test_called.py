@@ -83,7 +83,9 @@ def test_a_workflow_that_is_to_be_started_anew_is_named_from_where_one_stands(
     refused = interlock("run", "last", cwd=project / below)
     up = "../../" if below else ""
     path = spelled.format(up or "./") if "{}" in spelled else f"{up}{spelled}"
-    assert refused.stderr.splitlines()[1] == f"hint: put the directory back, or start anew: interlock run {path}"
+    assert (
+        refused.stderr.splitlines()[1] == f"hint: put the directory back at {old}, or start anew: interlock run {path}"
+    )
     anew = interlock("run", *shlex.split(path), cwd=project / below)
     assert anew.returncode == 0, anew.stdout + anew.stderr
 
@@ -97,7 +99,7 @@ def test_from_far_away_a_workflow_is_named_in_full(tmp_path: Path, interlock: In
     project = old.rename(tmp_path / "new")
     refused = interlock("--project", str(project), "run", "last", cwd=far)
     anew = f"interlock --project {project} run {project}/flow.md"
-    assert refused.stderr.splitlines()[1] == f"hint: put the directory back, or start anew: {anew}"
+    assert refused.stderr.splitlines()[1] == f"hint: put the directory back at {old}, or start anew: {anew}"
 
 
 def test_a_run_with_strange_parameters_can_only_be_started_anew(tmp_path: Path, interlock: Interlock) -> None:

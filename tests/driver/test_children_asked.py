@@ -77,7 +77,7 @@ def test_nothing_can_be_asked_below_a_child_that_failed(world: World) -> None:
 
 
 def commands(world: World, run_id: str) -> list[str]:
-    return [found.command for found in read_next(world.app.store, read_run(world.app.store, run_id))]
+    return [found.command for found in read_next(world.app, read_run(world.app.store, run_id))]
 
 
 def test_what_would_be_refused_below_a_run_that_has_ended_is_not_offered(world: World) -> None:

@@ -36,7 +36,7 @@ class Follower:
 
     def _say(self, run: RunRow) -> None:
         note(f"note: {_stands(run)}")
-        for line in next_lines(read_next(self._app.store, read_run(self._app.store, run.id)), "next: "):
+        for line in next_lines(read_next(self._app, read_run(self._app.store, run.id)), "next: "):
             note(line)
 
 

@@ -10,10 +10,19 @@ import msgspec
 
 from interlock.cli.hiding import Hide, hide_of
 from interlock.cli.text import compact
+from interlock.driver.standing import first_open, standing
 from interlock.errors import JournalCorruptError
 from interlock.model.states import RUN_ENDED, RunState, StepState, UnitState
 from interlock.store.base import RunRow, Store, UnitRow
-from interlock.views.advice import Asked, Gate, Next, next_commands, with_the_whole
+from interlock.views.advice import (
+    Asked,
+    Gate,
+    Next,
+    in_another_folder,
+    next_commands,
+    of_the_original,
+    with_the_whole,
+)
 from interlock.views.events import Name
 from interlock.views.facts import PlanFacts, plan_facts
 from interlock.views.status import RunRows, status_view
@@ -47,8 +56,22 @@ def read_run(store: Store, run_id: str) -> RunRows:
     )
 
 
-def read_next(store: Store, rows: RunRows, *, live: bool = False, most: int = 3) -> list[Next]:
-    """What a person can type next, of the run and of at most `most` child runs that hold it up.
+def read_next(app: App, rows: RunRows, *, live: bool = False) -> list[Next]:
+    """What a person can type next where he stands."""
+    found = _next_in_its_folder(app.store, rows, live=live)
+    project = rows.facts.project
+    if not project.root or not found:
+        return found
+    where = standing(app.project.root, project.root, project.id)
+    if where == "here":
+        return found
+    if where == "moved":
+        return in_another_folder(rows.run, found, project.root, first_open(rows.steps))
+    return of_the_original(rows.run, project.root)
+
+
+def _next_in_its_folder(store: Store, rows: RunRows, *, live: bool = False, most: int = 3) -> list[Next]:
+    """What moves the run on, of it and of at most `most` child runs that hold it up.
 
     Below a run that has ended nobody is asked anything until that is reopened.
     """
@@ -62,7 +85,7 @@ def read_next(store: Store, rows: RunRows, *, live: bool = False, most: int = 3)
     else:
         told = [row for row in rows.children if row.state == RunState.BLOCKED and rows.run.state not in RUN_ENDED]
     for row in told[:most]:
-        found += read_next(store, read_run(store, row.id), live=live, most=most)
+        found += _next_in_its_folder(store, read_run(store, row.id), live=live, most=most)
     return list(dict.fromkeys([*found, *own]))
 
 

@@ -48,7 +48,7 @@ def show_summary(app: App, result: Result) -> None:
     _degraded(rows)
     if run.state == RunState.COMPLETED:
         _artifact(store, rows)
-    for line in next_lines(read_next(store, rows), "  next: "):
+    for line in next_lines(read_next(app, rows), "  next: "):
         say(line)
 
 

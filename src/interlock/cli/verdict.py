@@ -36,5 +36,5 @@ def show_verdict(app: App, run_id: str, verdict: str, target: str | None) -> Non
     """Say what was journaled and what to type next."""
     say(f"{verdict}{f' {safe(target)}' if target else ''}; run {run_id}")
     rows = read_run(app.store, run_id)
-    for line in next_lines(read_next(app.store, rows, live=app.driven(run_id)), "next: "):
+    for line in next_lines(read_next(app, rows, live=app.driven(run_id)), "next: "):
         say(line)

@@ -21,6 +21,7 @@ from interlock.driver.load import restore
 from interlock.driver.loop import Loop, Observer, Stop
 from interlock.driver.lost_time import with_lost
 from interlock.driver.signals import Interrupts
+from interlock.driver.standing import refuse_elsewhere, standing
 from interlock.driver.trees import Lost, lost_notices
 from interlock.driver.typed import typed_from_here
 from interlock.errors import InterlockError, StartAnewError, StoreError, UsageError
@@ -28,7 +29,7 @@ from interlock.model import events as ev
 from interlock.model.events import Process
 from interlock.model.plan import Plan
 from interlock.model.run import Lease, Snapshot
-from interlock.model.states import STEP_ENDED
+from interlock.model.states import STEP_ENDED, RunState
 from interlock.plan.freeze import thaw
 from interlock.store.attempt_rows import TreeRow
 from interlock.store.base import Loaded, RunRow, Store
@@ -137,6 +138,8 @@ def _drive(world: World, held: list[Lease], dead: Lease | None, order: _Order) -
     lease = held[0]
     reviver = Reviver(world, held, dead)
     plan, loaded = reviver.read(lease.run_id)
+    if not order.settle_only and loaded.run.state != RunState.COMPLETED:
+        refuse_elsewhere(world.root, plan, loaded)
     with _closing(world.executor(plan, lease)) as executor:
         if not order.settle_only:
             # before what takes its time: ending what others left, and reading a long run
@@ -192,11 +195,13 @@ class Reviver:
         processes = [row.process for row in loaded.open if row.process is not None]
         if above is None and loaded.dispatched:
             self._prove()
+        # what the original of a copy has running and lying about is not ours
+        ours = standing(world.root, plan.project.root, plan.project.id) != "copied"
         # what is found by its marker is that of all runs of the family
-        if processes or (above is None and loaded.dispatched):
+        if ours and (processes or (above is None and loaded.dispatched)):
             world.end_leftovers(lease.run_id, processes, lease.holder)
         lost = Lost()
-        if plan.repository is not None and loaded.dispatched:
+        if ours and plan.repository is not None and loaded.dispatched:
             lost = world.settle_lost(plan, run_id, store.worktrees(run_id))
         loaded, counting = with_lost(loaded, self._dead)
         snap, recorded = restore(plan, loaded, store.units(run_id), above)

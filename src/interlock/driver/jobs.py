@@ -17,6 +17,7 @@ from interlock.decide.work import Shared, idempotency_key, shared
 from interlock.dispatch.base import EngineCall, FrozenModule, Job, Request
 from interlock.dispatch.env.growing import GrowingRedactor
 from interlock.driver.project import project_id_in
+from interlock.driver.standing import gone
 from interlock.driver.trees import TreeBook
 from interlock.errors import StartAnewError
 from interlock.model import canon
@@ -190,11 +191,8 @@ class JobBook:
         project = self._plan.project
         root = Path(project.root)
         if not root.is_dir() or str(root.resolve()) != project.root:
-            raise StartAnewError(
-                "directory-changed",
-                f"run {self._snap.run.id} was frozen in {project.root}, which is gone or leads elsewhere now",
-                "put the directory back",
-            )
+            whole = self._snap.levels[-1]
+            raise gone(whole.run.id, project.root, whole.steps)
         stat = root.stat()
         if (stat.st_dev, stat.st_ino) != (project.device, project.inode):
             if project_id_in(root) != project.id:
@@ -202,7 +200,7 @@ class JobBook:
                     "directory-changed",
                     f"run {self._snap.run.id} was frozen in another directory of the name {project.root}: "
                     "the project's id is not the same",
-                    "put the directory back",
+                    f"put the directory back at {project.root}",
                 )
             self._notices.append(f"{project.root} is another directory of the same name (device or inode changed)")
 

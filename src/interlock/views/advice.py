@@ -6,6 +6,7 @@ refused for the state it was offered in.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -53,6 +54,25 @@ def next_commands(
     `live` says that a driver is at work: it takes answers, but no second driver.
     """
     return [_of_family(run, found) for found in _own_commands(run, steps, facts, asked, live=live)]
+
+
+def in_another_folder(run: RunRow, found: Sequence[Next], there: str, first: str | None) -> list[Next]:
+    """Return what of the commands can be done where the project was moved to; work goes on in `there` only.
+
+    A fork does its work here, from the step `first` on.
+    """
+    kept = [one for one in found if one.command.split()[1] not in _WORKS]
+    if len(kept) == len(found):
+        return kept
+    fork = f"interlock fork {run.family}" + (f" --from {first}" if first and run.root is None else "")
+    return [*kept, Next(fork, f"do here what is left; the run itself goes on in {there} only: put the project back")]
+
+
+def of_the_original(run: RunRow, there: str) -> list[Next]:
+    """Where a run goes on whose project this one is a copy of, or shares the journal with."""
+    return [
+        Next(f"interlock --project {shlex.quote(there)} status {run.id}", "it belongs to that folder, not this one")
+    ]
 
 
 def _of_family(run: RunRow, found: Next) -> Next:
@@ -189,6 +209,7 @@ def _by_child(_run: str, _step: StepRow, _facts: PlanFacts, _asked: Asked) -> li
     return []
 
 
+_WORKS: Final = frozenset({"run", "resume"})
 _DRIVES: Final = frozenset({"run", "resume", "events", "abandon"})
 _BLOCKED: Final[dict[str, Callable[[str, StepRow, PlanFacts, Asked], list[Next]]]] = {
     "approval_needed": _approval,

@@ -56,6 +56,13 @@ class EngineFacts(msgspec.Struct, frozen=True, kw_only=True):
     name: str
 
 
+class ProjectFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the run was frozen, and the id that the project has there."""
+
+    root: str = ""
+    id: str = ""
+
+
 class PlanFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What views look at."""
 
@@ -63,6 +70,7 @@ class PlanFacts(msgspec.Struct, frozen=True, kw_only=True):
     params: tuple[ParamFacts, ...] = ()
     steps: tuple[StepFacts, ...] = ()
     engines: tuple[EngineFacts, ...] = ()
+    project: ProjectFacts = ProjectFacts()
 
     @property
     def secrets(self) -> frozenset[str]:

@@ -43,5 +43,5 @@ def command(session: Session, run: str, step: str | None, *, as_json: bool) -> N
         write_json(view)
         return
     # nothing can be done about a run in an export
-    commands = () if session.source else read_next(store, rows, live=live)
+    commands = () if session.source else read_next(session.app, rows, live=live)
     show_status(rows, view, commands, live=live)
