@@ -125,3 +125,22 @@ def test_an_item_is_named_by_its_gate_or_by_the_gate_s_unit(waiting: Interlock) 
     assert waiting("approve", "last", first.removesuffix(".approval")).returncode == 0
     assert waiting("approve", "last", first).returncode == 2
     assert waiting("approve", "last", second).returncode == 0
+
+
+@pytest.mark.parametrize(("code", "state"), [(0, "completed"), (1, "blocked")])
+def test_a_check_that_prints_more_than_a_result_may_have_is_judged_by_its_exit(
+    tmp_path: Path, interlock: Interlock, code: int, state: str
+) -> None:
+    check = f"seq 1 400000; echo why >&2; exit {code}"
+    text = f"---\nsteps:\n  - id: a\n    run: echo x\n    gate: {{ check: '{check}' }}\n---\n"
+    (tmp_path / "flow.md").write_text(text, encoding="utf-8")
+    interlock("run", "flow.md", cwd=tmp_path)
+    told = json.loads(interlock("status", "--json", cwd=tmp_path).stdout)
+    (step,) = told["steps"]
+    assert (told["run"]["state"], step["reason"]) == (state, None if code == 0 else "gate_rejected")
+    if code:
+        first, second = step["feedback"].splitlines()[:2]
+        assert first == "[its beginning is left out]"
+        assert second.isdigit()
+        assert step["feedback"].endswith("\n399999\n400000\nwhy")
+        assert len(step["feedback"]) == 4000

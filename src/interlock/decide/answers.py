@@ -11,7 +11,7 @@ from interlock.decide.extract import Miss, find_json
 from interlock.decide.fate import Fate, failed
 from interlock.model import canon
 from interlock.model.events import Verdict
-from interlock.model.outcome import Outcome
+from interlock.model.outcome import FEEDBACK_CHARS, Outcome
 from interlock.model.plan import Retry
 from interlock.model.run import Unit
 from interlock.model.states import AttemptState, Reason, UnitState
@@ -97,7 +97,7 @@ def _judge_fate(unit: Unit, ended: Outcome) -> Fate:
     verdict: Verdict = "pass" if answer["complete"] is True else "reject"
     kept = {
         "complete": answer["complete"],
-        "feedback": answer.get("feedback", "")[: gate.FEEDBACK_CHARS],
+        "feedback": answer.get("feedback", "")[:FEEDBACK_CHARS],
         "missing": answer.get("missing", []),
         "verdict": verdict,
     }

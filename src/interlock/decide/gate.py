@@ -15,12 +15,12 @@ import msgspec
 from interlock.decide.work import base_id
 from interlock.model import canon
 from interlock.model.events import NewUnit, UnitKind, Verdict
+from interlock.model.outcome import FEEDBACK_CHARS, feedback_of
 from interlock.model.plan import Gate
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Step, Unit
 from interlock.model.states import UnitState
 
-FEEDBACK_CHARS = 4_000
 OVERRIDE: Final = ".override"
 _SUFFIX: Final[dict[UnitKind, str]] = {"gate": "", "approval": ".approval"}
 _Answer = Literal["pass", "reject", "unavailable", "open"]
@@ -276,5 +276,4 @@ def verdict_of(exit_code: int | None) -> Verdict | None:
 
 def answer_json(verdict: Verdict, output: bytes) -> bytes:
     """Return the journaled answer of a check: its verdict, and the end of its output as feedback."""
-    text = output.decode("utf-8", "replace").strip()
-    return canon.dumps({"verdict": verdict, "feedback": text[-FEEDBACK_CHARS:]})
+    return canon.dumps({"verdict": verdict, "feedback": feedback_of(output)})

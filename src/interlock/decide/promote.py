@@ -19,6 +19,7 @@ from interlock.decide.worktrees import ask_merge, merge_failure, merge_unit, mer
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.actions import Action
+from interlock.model.outcome import FEEDBACK_CHARS
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step
 from interlock.model.states import StepState, UnitState
@@ -87,7 +88,7 @@ def _rejected(snap: Snapshot, spec: PlanStep, step: Step, now: Now, judged: gate
 def _broken(snap: Snapshot, spec: PlanStep, step: Step, now: Now, made: Broken) -> list[Action]:
     if not made.misfits or not snap.can_loop(step):
         return [fail(step, now, made)]
-    feedback = canon.dumps({"feedback": made.detail[: gate.FEEDBACK_CHARS], "missing": []})
+    feedback = canon.dumps({"feedback": made.detail[:FEEDBACK_CHARS], "missing": []})
     return _loop(snap, spec, step, now, {unit.index: feedback for unit in step.work})
 
 

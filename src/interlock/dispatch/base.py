@@ -118,6 +118,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """Of prompts and judges; `target` says nothing more then."""
     accepts_any_exit: bool = False
     """A check or probe: exit code and output are the answer, so a non-zero exit is not a failure."""
+    keeps_end: bool = False
+    """A check: the exit code alone decides, so of its output the end is enough, however much comes."""
     merge: MergeAsk | None = None
     """What a merge brings together; `target` is its check then."""
 

@@ -162,6 +162,7 @@ class JobBook:
             max_result_bytes=self._plan.limits.max_result_bytes,
             max_log_bytes=self._plan.limits.max_log_bytes,
             accepts_any_exit=asking,
+            keeps_end=unit.kind in ("gate", "merge"),
             merge=self._trees.merge(step, unit),
         )
 

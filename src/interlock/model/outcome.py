@@ -12,6 +12,16 @@ from interlock.model.states import Reason
 PLACEHOLDERS: Final = "its texts are placeholders, not an answer"
 """What an attempt's error says of an answer that has the right shape and says nothing; such answers are counted."""
 
+FEEDBACK_CHARS: Final = 4_000
+"""The most that a step is told of why it did not pass."""
+_CUT: Final = "[its beginning is left out]\n"
+
+
+def feedback_of(output: bytes) -> str:
+    """Return what a check said as feedback: its end, with a word where that is not all."""
+    text = output.decode("utf-8", "replace").strip()
+    return text if len(text) <= FEEDBACK_CHARS else _CUT + text[len(_CUT) - FEEDBACK_CHARS :]
+
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The one end of an attempt. Redacted already.

@@ -76,6 +76,22 @@ def test_what_a_check_that_does_not_pass_says_on_either_stream_is_its_output(
     assert shop.run(check, accepts_any_exit=True).output == output
 
 
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_check_is_judged_by_its_exit_however_much_it_prints(shop: Shop, code: int) -> None:
+    check = f"seq 800000; echo END; echo why >&2; exit {code}"
+    outcome = shop.run(check, accepts_any_exit=True, keeps_end=True)
+    assert (outcome.status, outcome.reason, outcome.exit_code) == ("ok", None, code)
+    assert outcome.output.endswith(b"\n800000\nEND\nwhy\n" if code else b"\n800000\nEND\n")
+    assert len(outcome.output) < 100_000, "of what is not wanted little is held"
+
+
+def test_a_probe_that_says_no_may_print_as_much_as_it_likes_and_one_that_says_yes_gives_its_result(shop: Shop) -> None:
+    no = shop.run("seq 800000; exit 1", accepts_any_exit=True)
+    assert (no.status, no.reason, no.exit_code) == ("ok", None, 1)
+    yes = shop.run("seq 800000", accepts_any_exit=True)
+    assert (yes.status, yes.reason, yes.exit_code) == ("failed", Reason.OUTPUT_TOO_LARGE, 0)
+
+
 def test_death_by_a_signal_is_killed_and_no_answer(shop: Shop) -> None:
     outcome = shop.run("kill -KILL $$", accepts_any_exit=True)
     assert (outcome.status, outcome.reason, outcome.answered) == ("failed", Reason.KILLED, False)

@@ -19,7 +19,7 @@ from interlock.dispatch.attempt import Attempt, now_ms
 from interlock.dispatch.base import EnvAudit, Job, Outcome, Report
 from interlock.dispatch.commands.context import JobContext
 from interlock.dispatch.commands.context_files import ContextFiles
-from interlock.dispatch.commands.output import TAIL_BYTES, Sink
+from interlock.dispatch.commands.output import CHECK_BYTES, TAIL_BYTES, Sink
 from interlock.dispatch.commands.program import Programs, SpawnError
 from interlock.dispatch.commands.scripts import ScriptStore
 from interlock.dispatch.commands.supervisor import Supervisor
@@ -120,7 +120,9 @@ class Launcher:
             os.close(writing_out)
             os.close(writing_err)
         log = self._log.attempt(request.dispatch, request.job.max_log_bytes)
-        out = Sink(reading_out, "out", request.job.max_result_bytes + 1, shared.redactor, log)
+        ends = request.job.keeps_end
+        kept_bytes = CHECK_BYTES if ends else request.job.max_result_bytes + 1
+        out = Sink(reading_out, "out", kept_bytes, shared.redactor, log, keeps_end=ends)
         err = Sink(reading_err, "err", TAIL_BYTES, shared.redactor, log)
         mark = (self._marker.prefix + request.dispatch).encode()
         return Supervisor(attempt, popen, (out, err), log, mark)

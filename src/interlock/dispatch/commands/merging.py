@@ -19,9 +19,9 @@ from interlock.dispatch.git.base import CheckResult, CheckUnavailableError, Isol
 from interlock.dispatch.git.merge import merge_all
 from interlock.dispatch.isolated import Isolation, told
 from interlock.model import canon
+from interlock.model.outcome import feedback_of
 from interlock.model.states import Reason
 
-FEEDBACK_CHARS: Final = 4_000
 _NO_VERDICT: Final = (126, 127)
 Run = Callable[[Attempt, select.poll, int], Outcome]
 
@@ -97,10 +97,10 @@ class Merger:
         )
         self._last = ended
         self._notices.update(dict.fromkeys(ended.notices))
-        output = ended.output.decode("utf-8", "replace").strip()
+        output = feedback_of(ended.output)
         if ended.status != "ok" or ended.exit_code is None or ended.exit_code in _NO_VERDICT:
             return CheckResult(passed=False, feedback=ended.error or output, unavailable=True)
-        return CheckResult(passed=ended.exit_code == 0, feedback=output[-FEEDBACK_CHARS:])
+        return CheckResult(passed=ended.exit_code == 0, feedback=output)
 
 
 def artifact(merged: Merged) -> bytes:

@@ -1,6 +1,6 @@
 """What comes out of an attempt: its result, the end of its stderr, and its share of the log, all redacted.
 
-Guarantee: output is held up to the result's limit and no further, however much comes; what is held back by a
+Guarantee: output is held up to the result's limit, or so much of its end, and no further, however much comes; what is held back by a
 redactor reaches result and log at the end.
 """
 
@@ -11,20 +11,31 @@ from typing import Final, Literal
 
 from interlock.dispatch.env.redact_base import Redactor
 from interlock.dispatch.logs.log import AttemptLog
+from interlock.model.outcome import FEEDBACK_CHARS
 
 CHUNK_BYTES: Final = 65_536
 TAIL_BYTES: Final = 2_048
+CHECK_BYTES: Final = 4 * FEEDBACK_CHARS
+"""So much of a check's output holds all of the feedback that is made of it."""
 
 
 class Sink:
-    """One of the two streams. `out` keeps what comes up to the limit, `err` its end."""
+    """One of the two streams. `out` keeps what comes up to the limit, unless its end is wanted; `err` keeps its end."""
 
     def __init__(
-        self, fd: int, name: Literal["out", "err"], keep_bytes: int, redactor: Redactor, log: AttemptLog
+        self,
+        fd: int,
+        name: Literal["out", "err"],
+        keep_bytes: int,
+        redactor: Redactor,
+        log: AttemptLog,
+        *,
+        keeps_end: bool = False,
     ) -> None:
         self.fd = fd
         self._name: Literal["out", "err"] = name
         self._keep_bytes = keep_bytes
+        self._keeps_end = keeps_end or name == "err"
         self._all = redactor
         self._redactor = redactor.stream()
         self._log = log
@@ -44,7 +55,7 @@ class Sink:
         if not data:
             return
         self._log.add(self._name, data)
-        if self._name == "err":
+        if self._keeps_end:
             self._kept += len(data)
             if self._kept > self._keep_bytes + CHUNK_BYTES:
                 self._parts = [b"".join(self._parts)[-self._keep_bytes :]]

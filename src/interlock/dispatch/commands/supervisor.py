@@ -12,6 +12,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Final, Literal, Protocol
@@ -73,6 +74,8 @@ class Supervisor:
         attempt.has_process = True
         self._job: Job = attempt.request.job
         self._max_out_bytes = self._job.max_result_bytes if max_out_bytes is None else max_out_bytes
+        # an exit code that is the answer is worth waiting for
+        self._ends_above_bytes = sys.maxsize if self._job.accepts_any_exit else self._max_out_bytes + 1
         self._busy_ticks_per_s = busy_share * _TICKS_PER_S
         self._popen = popen
         self._out, self._err = sinks
@@ -221,7 +224,7 @@ class Supervisor:
     @property
     def troubled(self) -> bool:
         """Whether what came in makes it necessary to end the attempt."""
-        return self._ending is not None or (not self._exited and self._out.total > self._max_out_bytes + 1)
+        return self._ending is not None or (not self._exited and self._out.total > self._ends_above_bytes)
 
     def _timeout_ms(self) -> float | None:
         now = time.monotonic()
@@ -252,7 +255,7 @@ class Supervisor:
             # what has exited by itself is done, though that was not noticed yet: its exit is the next event
             if not is_zombie(self._popen.pid):
                 self._end(Ending(None, "cancelled"), cancel.kill_at - now)
-        elif self._out.total > self._max_out_bytes + 1:
+        elif self._out.total > self._ends_above_bytes:
             self._end(Ending(Reason.OUTPUT_TOO_LARGE, _TOO_LARGE.format(self._max_out_bytes)), KILL_AFTER_S)
         elif self._deadline is not None and now >= self._deadline:
             self._end(Ending(Reason.TIMEOUT, f"timed out after {self._job.timeout_ms} ms"), KILL_AFTER_S)
@@ -343,14 +346,20 @@ class Supervisor:
             )
         if code < 0:
             return Reason.KILLED, f"ended by {signal_name(-code)}{self._said()}"
-        size = self._out.total
-        limit = self._max_out_bytes
-        if size > limit and not (size == limit + 1 and self._out.whole().endswith(b"\n")):
-            return Reason.OUTPUT_TOO_LARGE, _TOO_LARGE.format(limit)
+        if self._is_result(code) and self._is_too_large():
+            return Reason.OUTPUT_TOO_LARGE, _TOO_LARGE.format(self._max_out_bytes)
         if code == 0:
             return None, ""
         error = f"exit code {code}{self._said()}"
         return (None if self._job.accepts_any_exit else Reason.NON_ZERO_EXIT), error
+
+    def _is_result(self, code: int) -> bool:
+        """Tell whether the whole output is wanted: of a probe that says yes it is, of a check never."""
+        return not self._job.accepts_any_exit or (code == 0 and not self._job.keeps_end)
+
+    def _is_too_large(self) -> bool:
+        size, limit = self._out.total, self._max_out_bytes
+        return size > limit and not (size == limit + 1 and self._out.whole().endswith(b"\n"))
 
     def _said(self) -> str:
         """The end of stderr, or of stdout when there is nothing there: many tools complain on stdout."""
