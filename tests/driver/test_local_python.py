@@ -91,12 +91,12 @@ def test_leaving_by_system_exit_fails_the_unit_and_keeps_the_worker(make_functio
 @pytest.mark.parametrize(
     ("expression", "place"),
     [
-        ("{'rows': [1, {'when': {2}}]}", "$.rows[1].when is a set"),
+        ("{'rows': [1, {'when': {2}}]}", "$.rows[1].when is of type set"),
         ("[1.0, float('nan')]", "$[1] is nan"),
         ("float('-inf')", "$ is -inf"),
         ("{'a': '\\ud800'}", "$.a holds a lone surrogate"),
-        ("{(1, 2): 3}", "a key of $ is a tuple"),
-        ("object()", "$ is a object"),
+        ("{(1, 2): 3}", "a key of $ is of type tuple"),
+        ("object()", "$ is of type object"),
         ("(lambda a: a.append(a) or a)([])", "more than 64 levels of nesting"),
     ],
 )

@@ -115,7 +115,7 @@ def _scalar_fault(value: Any, place: str) -> str | None:  # noqa: ANN401 - as ab
         return None if value - value == 0 else f"{place} is {value}"
     if isinstance(value, str):
         return None if value.isascii() or _is_text(value) else f"{place} holds a lone surrogate"
-    return None if value is None or isinstance(value, int) else f"{place} is a {type(value).__name__}"
+    return None if value is None or isinstance(value, int) else f"{place} is of type {type(value).__name__}"
 
 
 def _is_text(value: str) -> bool:
