@@ -48,11 +48,20 @@ def test_a_vote_is_won_by_a_lone_top_with_half_of_the_items_voting(answers: list
     ("answers", "detail"),
     [
         (["a", None, None], "only 1 of 3 items voted; at least half must"),
-        (["a", "b"], "a tie at the top: 1 votes each of 2"),
+        (["a", "b"], "a tie at the top: 2 results have 1 vote each, of 2"),
+        (["a", "b", "a", "c", "b"], "a tie at the top: 2 results have 2 votes each, of 5"),
     ],
 )
 def test_a_lost_vote_says_why(answers: list[str | None], detail: str) -> None:
     assert mapped(answers, map=over("params.items", vote=True)).snap.steps[0].detail == detail
+
+
+def test_a_vote_over_nothing_is_null_whatever_one_vote_must_be_and_the_step_s_schema_still_holds() -> None:
+    vote = over("params.items", vote=True, item_schema={"type": "string"})
+    done = mapped([], map=vote).snap
+    assert (done.run.state, done.run.outcome, done.steps[0].artifact) == (RunState.COMPLETED, "ok", None)
+    held = mapped([], map=vote, schema={"type": "string"}).snap
+    assert (held.run.state, held.steps[0].reason) == (RunState.FAILED, Reason.VALIDATION_ERROR)
 
 
 def test_collect_keeps_the_order_of_items_with_null_for_what_failed_or_gave_nothing() -> None:

@@ -88,5 +88,7 @@ def _vote(step: Step) -> Artifact | Broken:
         return Broken("vote_failed", f"only {cast} of {len(step.work)} items voted; at least half must")
     (top, count), *rest = votes.most_common(2)
     if rest and rest[0][1] == count:
-        return Broken("vote_failed", f"a tie at the top: {count} votes each of {cast}")
+        tied = sum(others == count for others in votes.values())
+        each = f"{count} vote{'s' if count > 1 else ''} each"
+        return Broken("vote_failed", f"a tie at the top: {tied} results have {each}, of {cast}")
     return Artifact(top)
