@@ -49,6 +49,16 @@ def commands(found: list[Next]) -> list[str]:
             ["interlock fork 01JDRUN"],
         ),
         (
+            {"state": "failed", "reason": "dispatch_error"},
+            {"state": "failed", "reason": "dispatch_error", "started_at": None},
+            ["interlock fork 01JDRUN"],
+        ),
+        (
+            {"state": "failed", "reason": "dispatch_error"},
+            {"state": "failed", "reason": "dispatch_error"},
+            ["interlock resume 01JDRUN", "interlock fork 01JDRUN", "interlock units 01JDRUN --state failed"],
+        ),
+        (
             {"state": "failed", "reason": "budget_exceeded"},
             {"state": "failed", "reason": "budget_exceeded", "detail": "the ceiling max_cost_usd was reached"},
             ["interlock resume 01JDRUN --raise max_cost_usd=N", "interlock units 01JDRUN --state failed"],

@@ -18,7 +18,7 @@ from interlock.decide.values import UnresolvedError, describe, lookup, lookup_js
 from interlock.decide.worktrees import begins_at
 from interlock.model import canon
 from interlock.model.events import NewUnit
-from interlock.model.plan import Child, Command, Plan, Prompt, Target
+from interlock.model.plan import Child, Command, Plan, Prompt, Reference, Target
 from interlock.model.plan import Step as PlanStep
 from interlock.model.run import Snapshot, Step, Unit
 
@@ -64,20 +64,29 @@ def work_units(snap: Snapshot, spec: PlanStep) -> tuple[NewUnit, ...]:
             params_of(snap, spec.target, None if spec.map is None else canon.dumps(item))
     if spec.map is None:
         return (NewUnit(0, f"{spec.id}:solo", None, None, input_hash(base, None)),)
+    over = spec.map.over
+    if None in items:
+        raise UnresolvedError(f"{over.text}[{items.index(None)}] is null; {_why_null(snap, over)}")
     seen: dict[str, int] = {}
-    return tuple(_unit(spec, base, seen, index, item) for index, item in enumerate(items))
+    return tuple(_unit(spec.id, over.text, base, seen, index, item) for index, item in enumerate(items))
 
 
-def _unit(spec: PlanStep, base: bytes, seen: dict[str, int], index: int, item: object) -> NewUnit:
-    over = spec.map.over.text if spec.map else ""
-    if item is None:
-        raise UnresolvedError(f"{over}[{index}] is null; the items of a map must not be")
+def _why_null(snap: Snapshot, over: Reference) -> str:
+    """Say what to do about an item that is null."""
+    law = "the items of a map must not be"
+    made_by = snap.plan.step(over.name) if over.root == "steps" and not over.path else None
+    if made_by is None or made_by.map is None or made_by.on_error != "continue":
+        return law
+    return f"{law}, and '{over.name}' puts null for what failed: leave that out in a step between"
+
+
+def _unit(step: str, over: str, base: bytes, seen: dict[str, int], index: int, item: object) -> NewUnit:
     raw = canon.dumps(item)
     digest = canon.item_digest(raw)
     first = seen.setdefault(digest, index)
     if first != index:
         raise UnresolvedError(f"{over}[{index}] is the same item as [{first}]; the items of a map must be distinct")
-    return NewUnit(index, f"{spec.id}:{digest}", index, raw, input_hash(base, raw))
+    return NewUnit(index, f"{step}:{digest}", index, raw, input_hash(base, raw))
 
 
 def base_hash(plan: Plan, spec: PlanStep, context: Shared, feedback: bytes | None = None) -> bytes:

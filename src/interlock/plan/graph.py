@@ -12,7 +12,7 @@ from interlock.model.plan import Param
 from interlock.model.workflow import Place
 from interlock.plan.diagnose import Source, nearest, shown, suggest
 from interlock.plan.links import Link
-from interlock.plan.shapes import declared_shape, report_shape
+from interlock.plan.shapes import declared_shape, report_nulls, report_shape
 from interlock.plan.steps import Draft, Named
 
 
@@ -124,7 +124,9 @@ class Graph:
             message = f"{link.what}: '{name}' is a route and has no output"
             self.source.error(link.place, "no-output", message, "refer to what the route looked at")
         else:
-            report_shape(self.source, link, declared_shape(self.drafts[self.order[name]]))
+            named = self.drafts[self.order[name]]
+            report_shape(self.source, link, declared_shape(named))
+            report_nulls(self.source, link, named)
 
     def _report_unneeded(self, draft: Draft, link: Link) -> None:
         name = link.ref.name

@@ -71,6 +71,19 @@ def report_shape(source: Source, link: Link, schema: Any) -> None:  # noqa: ANN4
         source.error(link.place, "impossible-reference", message)
 
 
+def report_nulls(source: Source, link: Link, of: Draft) -> None:
+    """Warn of a map over what another one made of its items where one that fails becomes null, which no item may be."""
+    continues = of.layer.get("on_error")
+    if link.wants != "list" or link.ref.path or continues is None or continues.value != "continue":
+        return
+    if of.map is None or of.map.reducer != "collect":
+        return
+    items = _types(_below(declared_shape(of), 0))
+    if items is None or "null" in items:
+        message = f"{link.what}: '{of.id}' puts null for each item that fails, and the items of a map must not be null"
+        source.warning(link.place, "null-items", message, "leave out what is null in a step between")
+
+
 def _types(schema: Any) -> set[str] | None:  # noqa: ANN401 - as above
     kind = schema.get("type") if isinstance(schema, dict) else None
     if isinstance(kind, str):

@@ -229,6 +229,11 @@ _FAILS_AGAIN: Final = frozenset({"route_failed", "vote_failed"})
 _ENGINE_TROUBLE: Final = frozenset({"env_unresolved", "llm_auth", "spawn_failed"})
 
 
+def _never_began(steps: Sequence[StepRow]) -> bool:
+    """Tell whether what failed found no input: it finds none in what others have made, each time anew."""
+    return all(step.started_at is None for step in steps if step.state == StepState.FAILED)
+
+
 def _failed(run: RunRow, steps: Sequence[StepRow]) -> list[Next]:
     reasons = {run.reason, *(step.reason for step in steps if step.state == StepState.FAILED)}
     doctor = [Next("interlock doctor", "see what is missing")] if reasons & _ENGINE_TROUBLE else []
@@ -238,7 +243,7 @@ def _failed(run: RunRow, steps: Sequence[StepRow]) -> list[Next]:
     ceiling = ceiling or (None if told else "max_units")
     raised = f" --raise {ceiling}=N" if ceiling else ""
     mended = Next(f"interlock fork {run.id}", "once the workflow is mended: what was done is kept")
-    if reasons - {None} <= _FAILS_AGAIN:
+    if reasons - {None} <= _FAILS_AGAIN | ({"dispatch_error"} if _never_began(steps) else set()):
         return [mended]
     again = Next(f"interlock resume {run.id}{raised}")
     return [*doctor, again, *([] if ceiling else [mended]), Next(f"interlock units {run.id} --state failed")]
