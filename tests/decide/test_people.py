@@ -196,6 +196,17 @@ def test_an_item_that_waits_can_be_approved_while_another_cannot_be_judged() -> 
     assert (answer.outcome, len(answer.events)) == ("applied", 3)
 
 
+def test_who_is_asked_about_items_is_told_which_were_rejected_already() -> None:
+    gate = Gate(check=Command(text="look"), approval=True, each=True)
+    rejected = {f"m.gate:{X}:l1": [ok("no good", exit_code=1)]}
+    done = run(plan(step("m", map=over("params.items"), gate=gate)), rejected)
+    assert state(done) == ("blocked", "approval_needed")
+    assert done.snap.steps[0].detail == 'a person has to approve item "y"; rejected already: item "x": no good'
+    say(done, "approve", target="m")
+    assert state(done) == ("blocked", "gate_rejected")
+    assert done.snap.steps[0].detail == 'item "x": no good'
+
+
 def test_a_person_must_say_which_of_several_steps_is_meant() -> None:
     specs = plan(step("a", needs=[], gate=APPROVAL), step("b", needs=[], gate=APPROVAL), step("c", needs=[]))
     done = run(specs)

@@ -102,8 +102,16 @@ def judge(spec: PlanStep, step: Step, artifact_hash: str) -> Judged:
     if found.ask is not None:
         return found.ask
     if found.broken:
-        return found.broken[0][1]
+        return _with_refused(found.broken[0][1], found.refused)
     return _rejected(found.refused) if found.refused else Passed()
+
+
+def _with_refused(blocked: Blocked, refused: list[_Refusal]) -> Blocked:
+    """Return it with what is rejected already: who is asked about the other items wants to know."""
+    if not refused:
+        return blocked
+    told = f"{blocked.detail}; rejected already: {_rejected(refused).detail}"
+    return msgspec.structs.replace(blocked, detail=told[:FEEDBACK_CHARS])
 
 
 def not_passed(spec: PlanStep, step: Step, artifact_hash: str) -> list[Subject]:
