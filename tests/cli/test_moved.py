@@ -15,6 +15,12 @@ import pytest
 
 Interlock = Callable[..., "subprocess.CompletedProcess[str]"]
 Start = Callable[..., "subprocess.Popen[str]"]
+ASKING = """---
+steps:
+  - { id: ask, run: echo x, gate: { approval: true } }
+  - { id: work, run: echo done >> out }
+---
+"""
 FLOW = """---
 steps:
   - { id: first, run: echo first >> out }
@@ -135,6 +141,30 @@ def test_what_status_offers_where_a_project_was_moved_to_works(
     (moved / "open").touch()
     assert interlock(*fork.split()[1:], cwd=moved).returncode == 0
     assert (moved / "out").read_text(encoding="utf-8") == ENDED
+
+
+def test_a_person_answers_where_a_project_was_moved_to_but_not_in_a_copy(project: Path, interlock: Interlock) -> None:
+    (project / "flow.md").write_text(ASKING, encoding="utf-8")
+    assert interlock("run", "flow.md", cwd=project).returncode == 4
+    run = interlock("status", cwd=project).stdout.split()[0]
+    copy = project.with_name("copy")
+    shutil.copytree(project, copy)
+    for verb in ("approve", "reject"):
+        refused = interlock(verb, "last", "--note", "x", cwd=copy)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert refused.stderr == (
+            f"error: run {run} belongs to {project}, and this project, {copy}, is a copy of it\n"
+            f"hint: answer it there: interlock --project {project} status {run}\n"
+        )
+    moved = project.rename(project.with_name("moved"))
+    approved = interlock("approve", "last", cwd=moved)
+    assert (approved.returncode, approved.stdout.startswith(f"approved; run {run}\n")) == (0, True), approved
+    # nothing has to be dispatched for the gate to pass; what comes next is refused
+    refused = interlock("run", "last", cwd=moved)
+    assert f"take over here what is done: interlock fork {run} --from work," in refused.stderr
+    moved.rename(project)
+    assert interlock("run", "last", cwd=project).returncode == 0
+    assert (project / "out").read_text(encoding="utf-8") == "done\n"
 
 
 def test_a_driver_that_was_killed_before_its_project_was_moved_loses_nothing(

@@ -20,11 +20,13 @@ from interlock.driver.drive import World, drive, refuse_child
 from interlock.driver.family import Opening
 from interlock.driver.load import run_info
 from interlock.driver.result import Result, result_of
+from interlock.driver.standing import refuse_answer
 from interlock.errors import LeaseHeldError, UsageError
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.run import RunInfo, Snapshot
 from interlock.model.states import RunState
+from interlock.plan.freeze import thaw
 from interlock.store.base import RequestKind, RunRow
 
 _ANSWER_S: Final = 30.0
@@ -38,7 +40,10 @@ def ask(world: World, run_id: str, kind: RequestKind, payload: dict[str, Any], b
     request stays asked for then.
     """
     store = world.store
-    driven = store.run(run_id).family
+    row = store.run(run_id)
+    driven = row.family
+    if kind != "abandon":
+        refuse_answer(world.root, thaw(store.plan(run_id)[1], row.plan_hash, run_id), driven)
     request = store.request(run_id, kind, canon.dumps(payload), by, world.clock.wall_ms())
     deadline = time.monotonic() + _ANSWER_S
     while True:

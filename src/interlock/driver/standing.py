@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, Literal, Protocol
 
 from interlock.driver.project import STATE_NAME, project_id_in
-from interlock.errors import DispatchRefusedError, StartAnewError
+from interlock.errors import DispatchRefusedError, StartAnewError, UsageError
 from interlock.model.plan import Plan
 from interlock.model.states import StepState
 from interlock.store.base import Loaded
@@ -57,11 +57,19 @@ def refuse_elsewhere(root: Path, plan: Plan, loaded: Loaded) -> None:
     go_on = f"go on there: interlock --project {shlex.quote(frozen)} run {run_id}"
     if found == "beside":
         raise DispatchRefusedError("other-directory", f"run {run_id} belongs to {frozen}, and this is {root}", go_on)
-    raise StartAnewError(
-        "project-copied",
-        f"run {run_id} belongs to {frozen}, and this project, {root}, is a copy of it",
-        f"{go_on}{_taken_over(run_id, loaded.steps)}",
-    )
+    raise StartAnewError("project-copied", _copied(run_id, frozen, root), f"{go_on}{_taken_over(run_id, loaded.steps)}")
+
+
+def refuse_answer(root: Path, plan: Plan, run_id: str) -> None:
+    """Raise UsageError where an answer to the run would change a copy of it only, and the original would not hear of it."""
+    frozen = plan.project.root
+    if standing(root, frozen, plan.project.id) == "copied":
+        there = f"answer it there: interlock --project {shlex.quote(frozen)} status {run_id}"
+        raise UsageError("project-copied", _copied(run_id, frozen, root), there)
+
+
+def _copied(run_id: str, frozen: str, root: Path) -> str:
+    return f"run {run_id} belongs to {frozen}, and this project, {root}, is a copy of it"
 
 
 def gone(run_id: str, frozen: str, steps: Iterable[Stepped]) -> StartAnewError:
