@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -201,6 +202,26 @@ def test_an_unforeseen_error_is_one_line_and_its_traceback_a_file(
     )
     assert "KeyError: 'planted'" in kept.read_text()
     assert kept.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_command_that_only_looks_leaves_no_traceback_in_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("INTERLOCK_TRACEBACK", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "elsewhere"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / ".interlock").mkdir()
+
+    def fail(_project: Path | None) -> Any:
+        raise KeyError("planted")
+
+    assert program.run(["status"], Session(fail)) == 1
+    assert not list((tmp_path / ".interlock").iterdir())
+    (kept,) = (tmp_path / "elsewhere").iterdir()
+    assert f"(traceback: {kept})" in capfd.readouterr().err
+    assert program.run(["abandon", "last"], Session(fail)) == 1
+    assert len(list((tmp_path / ".interlock").iterdir())) == 1
 
 
 def test_the_traceback_of_an_unforeseen_error_can_be_seen(

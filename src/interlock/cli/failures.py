@@ -80,8 +80,11 @@ def explain_output(error: OSError) -> int:
     return FAILED
 
 
-def explain_bug(error: BaseException, project: Path | None) -> int:
-    """Write one line about an error nobody foresaw, and where its traceback is."""
+def explain_bug(error: BaseException, project: Path | None, *, looking: bool = False) -> int:
+    """Write one line about an error nobody foresaw, and where its traceback is.
+
+    `looking`: the command only looks, and so leaves nothing in the project.
+    """
     import traceback  # noqa: PLC0415 - for bugs only
 
     text = "".join(traceback.format_exception(error))
@@ -90,19 +93,19 @@ def explain_bug(error: BaseException, project: Path | None) -> int:
         sys.stderr.write(text)
         complain(f"internal error: {summary}")
         return FAILED
-    where = _keep(text, project or (Path.cwd() if _stands_somewhere() else Path("/")))
+    project = project or (Path.cwd() if _stands_somewhere() else Path("/"))
+    where = _keep(text, None if looking else project / ".interlock")
     hint = "set INTERLOCK_TRACEBACK=1 to see the traceback here"
     complain(f"internal error: {summary}" + (f" (traceback: {where})" if where else ""), hint)
     return FAILED
 
 
-def _keep(text: str, project: Path) -> Path | None:
+def _keep(text: str, state: Path | None) -> Path | None:
     """Write the traceback into the project's state folder, else the folder for temporary files."""
     import tempfile  # noqa: PLC0415 - for bugs only
 
     name = f"traceback-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.txt"
-    state = project / ".interlock"
-    for folder in ([state] if state.is_dir() else []) + [Path(tempfile.gettempdir())]:
+    for folder in ([state] if state is not None and state.is_dir() else []) + [Path(tempfile.gettempdir())]:
         with contextlib.suppress(OSError):
             path = folder / name
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -50,6 +50,8 @@ COMMANDS: Final[dict[str, str]] = {
 """Command and summary, in the order of help. Each stands in `commands/<name>.py` under its own name."""
 ACTING: Final = frozenset({"abandon", "approve", "gc", "new", "reject", "resolve"})
 """Commands that are there for what they do, not for what they show."""
+DRIVING: Final = frozenset({"fork", "resume", "run"})
+"""Commands that do what a workflow says. All others only look at the project's runs."""
 _COLLECT_AFTER: Final = 50_000
 
 
@@ -185,7 +187,7 @@ def _invoke(arguments: list[str], session: Session) -> int:
     except OSError as error:
         return failures.explain_os(error)
     except Exception as error:  # noqa: BLE001 - the last resort of the program: told, kept in a file, exit 1
-        return failures.explain_bug(error, session.project)
+        return failures.explain_bug(error, session.project, looking=session.command not in ACTING | DRIVING)
 
 
 def _flushed(code: int, session: Session) -> int:
