@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 Read = Callable[..., str]
 
@@ -93,3 +95,12 @@ def test_logs_keep_the_lines_of_each_unit_together_and_escape_them(read: Read) -
 
 def test_a_run_without_a_log_said_nothing(read: Read) -> None:
     assert read("logs", "01B") == ""
+
+
+def test_a_step_that_went_on_without_its_only_unit_says_so(
+    tmp_path: Path, interlock: Callable[..., Any], flow: Callable[..., Path]
+) -> None:
+    flow("id: bad, run: exit 3, on_error: continue", "id: late, run: echo late")
+    assert interlock("run", "flow.md", cwd=tmp_path).returncode == 6
+    told = interlock("status", cwd=tmp_path, PYTHONIOENCODING="utf-8").stdout
+    assert "\n✓ bad    completed  1 unit: 0 completed, 1 failed (1 non_zero_exit)\n✓ late   completed  late\n" in told

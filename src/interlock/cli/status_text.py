@@ -12,7 +12,7 @@ from interlock.cli.output import say, style
 from interlock.cli.text import clip, compact, count, duration, local_time, safe, size
 from interlock.cli.usage_text import view_usage_text
 from interlock.model.run import Lease
-from interlock.model.states import RUN_ENDED, RunState
+from interlock.model.states import RUN_ENDED, RunState, StepState
 from interlock.store.base import ApprovalRow, RunRow, StepRow
 from interlock.views.advice import Next
 from interlock.views.status import RunRows
@@ -84,7 +84,11 @@ def step_lines(rows: RunRows, views: list[Mapping[str, Any]]) -> Iterator[str]:
     for row, view in zip(rows.steps, views, strict=True):
         sign = mark(view["state"])
         reason = f" ({view['reason']})" if view["reason"] else ""
-        head = f"{style(sign.sign, fg=sign.colour)} {view['id']:<{width}}  {view['state']}{reason}"
+        # a step that went on without some of its units is no plain success
+        short = row.state == StepState.COMPLETED and view["census"]["failed"]
+        head = (
+            f"{style(sign.sign, fg='yellow' if short else sign.colour)} {view['id']:<{width}}  {view['state']}{reason}"
+        )
         yield f"{head}{_about(row, view)}".rstrip()
         yield from _children(rows, row)
         if view["feedback"] and view["state"] in {"failed", "blocked", "waiting"}:
@@ -118,7 +122,7 @@ def _about(row: StepRow, view: Mapping[str, Any]) -> str:
     parts: list[str] = []
     if row.route:
         parts.append("-> " + ", ".join(row.route))
-    if census["units"] > 1:
+    if census["units"] > 1 or (census["failed"] and row.state == StepState.COMPLETED):
         parts.append(f"{count(census['units'], 'unit')}: {census_text(census)}")
     if row.round > 1:
         parts.append(f"round {row.round}")
