@@ -68,6 +68,32 @@ def test_plain_lines_tell_of_steps_and_of_failing_units_with_their_reason(snapsh
     )
 
 
+def test_of_a_unit_that_was_stopped_nobody_says_that_it_is_tried_again(snapshot: Snapshot) -> None:
+    lines: list[str] = []
+    stopped = msgspec.structs.replace(
+        finished(1, 3, UnitState.PENDING, error="called back before it began"),
+        state=AttemptState.ABORTED,
+        reason=Reason.ABORTED,
+    )
+    drive(PlainRenderer(lambda line, _tone: lines.append(line)), snapshot, MANY, stopped)
+    assert lines[-1] == "unit many:3, item 3, was stopped (aborted): called back before it began\n"
+
+
+def test_a_unit_that_its_step_no_longer_waits_for_is_not_said_to_be_tried_again(snapshot: Snapshot) -> None:
+    lines: list[str] = []
+    renderer = PlainRenderer(lambda line, _tone: lines.append(line))
+    events: list[ev.Event] = [
+        MANY,
+        ev.AttemptReserved(at=0, step=1, unit=3, number=1, dispatch="d"),
+        finished(1, 3, UnitState.WAITING),
+        ev.UnitsStopped(at=0, step=1, reason="stopped"),
+    ]
+    for event in events:
+        snapshot.apply(event)
+    renderer.show([Change(events, snapshot)], snapshot, 0)
+    assert lines[-1] == "unit many:3, item 3, is not tried again (timeout)\n"
+
+
 def test_a_thousand_failing_units_are_counted_not_listed(snapshot: Snapshot) -> None:
     lines: list[str] = []
     drive(

@@ -17,8 +17,8 @@ from interlock.cli.progress.gates import feedback_of, gate_line, parked
 from interlock.cli.progress.spending import Spending
 from interlock.cli.text import clip, count, duration, safe
 from interlock.model import events as ev
-from interlock.model.run import Snapshot, Step
-from interlock.model.states import RunState, StepState, UnitState
+from interlock.model.run import Snapshot, Step, Unit
+from interlock.model.states import UNIT_ENDED, AttemptState, RunState, StepState, UnitState
 
 HEARTBEAT_S: Final = 30.0
 _MOST_FAILURES: Final = 10
@@ -31,7 +31,7 @@ _TONES: Final[dict[StepState, Tone]] = {
     StepState.BLOCKED: "note",
     StepState.WAITING: "note",
 }
-_AGAIN: Final = {UnitState.WAITING: "will be tried again", UnitState.PENDING: "will be tried again"}
+_AGAIN: Final = frozenset({UnitState.WAITING, UnitState.PENDING})
 _ERROR_CHARACTERS: Final = 300
 
 
@@ -128,13 +128,10 @@ class PlainRenderer:
             return
         unit = step.units[event.unit]
         item = "" if unit.item is None else f", item {_shown(unit.item, snapshot)},"
-        what = _AGAIN.get(event.unit_state, str(event.unit_state.value))
-        if event.asks and event.unit_state is UnitState.PENDING:
-            what = "is asked again for an answer that fits"
         error = f": {clip(safe(event.error), _ERROR_CHARACTERS)}" if event.error else ""
         reason = f" ({event.reason.value})" if event.reason else ""
         tone: Tone = "bad" if event.unit_state is UnitState.FAILED else "note"
-        self._line(f"unit {label(snapshot)}{safe(unit.id)}{item} {what}{reason}{error}", tone)
+        self._line(f"unit {label(snapshot)}{safe(unit.id)}{item} {_fate(event, unit)}{reason}{error}", tone)
         if self._failures[place] == _MOST_FAILURES:
             self._line(f"step {label(snapshot)}{step.id}: further failing units are counted, not shown")
 
@@ -185,6 +182,18 @@ def under_way(snapshot: Snapshot) -> list[Snapshot]:
 def in_map(snapshot: Snapshot) -> bool:
     """Tell whether the run is one of many, of which only what goes wrong is told."""
     return any(level.place is not None and level.place[1].item is not None for level in snapshot.levels)
+
+
+def _fate(event: ev.AttemptFinished, unit: Unit) -> str:
+    """Say what becomes of a unit whose attempt did not complete it; of one that was stopped nobody knows yet."""
+    if event.unit_state not in _AGAIN:
+        return event.unit_state.value
+    if event.state is AttemptState.ABORTED:
+        return "was stopped"
+    if unit.attempt == event.number and unit.state in UNIT_ENDED:
+        return "is not tried again"
+    asked = event.asks and event.unit_state is UnitState.PENDING
+    return "is asked again for an answer that fits" if asked else "will be tried again"
 
 
 def _is_routine(event: ev.Event) -> bool:
