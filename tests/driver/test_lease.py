@@ -18,12 +18,15 @@ from interlock.driver.lease import (
     fresh,
     held_error,
     kept_off,
+    lost_error,
     renewed,
     this_host,
 )
 from interlock.errors import LeaseHeldError
+from interlock.model import events as ev
 from interlock.model.events import Process
 from interlock.model.run import Lease
+from interlock.model.states import RunState, StepState
 from interlock.testing.build import step
 from interlock.testing.clock import FakeClock
 
@@ -154,3 +157,42 @@ def test_drivers_are_kept_off_for_a_moment_and_the_lease_then_says_what_it_said_
         with kept_off(desk.store, RUN, SystemClock()) as second:
             assert not second
     assert desk.store.read_lease(RUN) == msgspec.structs.replace(before, term=before.term + 2)
+
+
+TAKEN = "run run-1 was taken over by pid 1 on host at 2023-11-14 22:13:20Z"
+
+
+def test_who_lost_a_run_that_is_driven_on_is_told_by_whom(desk: Desk) -> None:
+    desk.take_over()
+    error = lost_error(desk.store, RUN)
+    assert (str(error), error.exit_code) == (TAKEN, 5)
+    assert error.hint == "see where it stands: interlock status run-1"
+
+
+@pytest.mark.parametrize(
+    ("end", "left", "hint"),
+    [
+        (
+            ev.RunMoved(at=1, state=RunState.COMPLETED, outcome="ok"),
+            " and has since ended as completed",
+            "see it: interlock status run-1",
+        ),
+        (
+            ev.RunMoved(at=1, state=RunState.COMPLETED, outcome="degraded"),
+            " and has since ended as completed, degraded",
+            "see it: interlock status run-1",
+        ),
+        (
+            ev.RunMoved(at=1, state=RunState.BLOCKED, reason="approval_needed"),
+            ", which left it blocked",
+            "see where it stands: interlock status run-1",
+        ),
+    ],
+)
+def test_who_lost_a_run_is_told_what_became_of_it_since(desk: Desk, end: ev.RunMoved, left: str, hint: str) -> None:
+    lease = desk.take_over()
+    step_done = ev.StepMoved(at=1, step=0, state=StepState.SKIPPED, reason="not_chosen")
+    desk.store.commit(lease, [step_done, end])
+    desk.store.release(lease)
+    error = lost_error(desk.store, RUN)
+    assert (str(error), error.hint) == (f"{TAKEN}{left}", hint)

@@ -16,7 +16,7 @@ from interlock.decide.reopen import close_lost, divergences
 from interlock.driver.clock import Clock
 from interlock.driver.executor import Executor
 from interlock.driver.family import Instead, Opening, Revived, taken_from
-from interlock.driver.lease import Host, acquire, held_error, renewed
+from interlock.driver.lease import Host, acquire, lost_error, renewed
 from interlock.driver.load import restore
 from interlock.driver.loop import Loop, Observer, Stop
 from interlock.driver.lost_time import with_lost
@@ -217,7 +217,7 @@ class Reviver:
         world, held = self._world, self._held
         lease = renewed(held[0], world.clock)
         if not world.store.renew(lease):
-            raise held_error(lease.run_id, world.store.read_lease(lease.run_id))
+            raise lost_error(world.store, lease.run_id)
         held[0] = lease
 
 

@@ -17,9 +17,10 @@ import msgspec
 
 from interlock.dispatch.processes.identity import alive, identify, pid_namespace
 from interlock.driver.clock import Clock
-from interlock.errors import InterlockError, LeaseHeldError, UsageError
+from interlock.errors import InterlockError, LeaseHeldError, StoreError, UsageError
 from interlock.model.events import Process
 from interlock.model.run import Lease
+from interlock.model.states import RUN_ENDED
 from interlock.store.base import Store
 
 TERM_MS: Final = 90_000
@@ -129,6 +130,24 @@ def held_error(run_id: str, held: Lease | None) -> LeaseHeldError:
         f"run {run_id} is driven by pid {held.pid} on {held.host} since {since}, lease until {until}",
         f"watch it: interlock events {run_id} --follow; stop it for good: interlock abandon {run_id}",
     )
+
+
+def lost_error(store: Store, run_id: str) -> LeaseHeldError:
+    """Return the error that tells who took the run over, and what has become of it since."""
+    try:
+        taker, run = store.read_lease(run_id), store.run(run_id)
+    except StoreError:
+        return held_error(run_id, None)
+    if taker is None:
+        return held_error(run_id, None)
+    since = f"run {run_id} was taken over by pid {taker.pid} on {taker.host} at {_clock_text(taker.since_ms)}"
+    if run.state in RUN_ENDED:
+        outcome = ", degraded" if run.outcome == "degraded" else ""
+        return LeaseHeldError(
+            "lease-lost", f"{since} and has since ended as {run.state}{outcome}", f"see it: interlock status {run_id}"
+        )
+    left = f", which left it {run.state}" if taker.released else ""
+    return LeaseHeldError("lease-lost", f"{since}{left}", f"see where it stands: interlock status {run_id}")
 
 
 def _clock_text(ms: int) -> str:

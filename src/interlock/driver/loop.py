@@ -26,7 +26,7 @@ from interlock.driver.clock import Clock
 from interlock.driver.executor import Executor
 from interlock.driver.family import Family, Instead, Opening, Revive
 from interlock.driver.jobs import ModuleChangedError
-from interlock.driver.lease import RENEW_MS, held_error, renewed
+from interlock.driver.lease import RENEW_MS, lost_error, renewed
 from interlock.driver.member import OVER, Member, Moment, Place, ended_steps
 from interlock.driver.record import recorded, unwritten
 from interlock.errors import InterlockError, StoreError
@@ -351,12 +351,8 @@ class Loop:
     def _lose(self) -> None:
         if self.stop is Stop.LEASE_LOST:
             return
-        try:
-            holder = self._store.read_lease(self._snap.run.id)
-        except StoreError:
-            holder = None
         if self.error is None:
-            self.error = held_error(self._snap.run.id, holder)
+            self.error = lost_error(self._store, self._snap.run.id)
         self._halt(Stop.LEASE_LOST, 0.0)
 
     def _fail(self, error: InterlockError) -> None:
