@@ -56,6 +56,10 @@ class Terminal:
         while text.encode() not in SEQUENCE.sub(b"", self.said[seen:]):
             assert self._read(deadline), f"{text!r} was not written: {self.said[seen:]!r}"
 
+    def take(self, seconds: float) -> None:
+        """Read what comes within that time, at most once."""
+        self._read(time.monotonic() + seconds)
+
     def end(self) -> int:
         """Read the rest and return the exit code."""
         deadline = time.monotonic() + PATIENCE_S

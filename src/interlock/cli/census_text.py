@@ -26,4 +26,4 @@ def ending(state: str, outcome: str | None, reason: str | None, *, stopping: boo
     """Spell how a run stands: `completed`, `completed, degraded`, `failed (timeout)`, `active, stopping`."""
     if outcome == "degraded":
         return f"{state}, degraded"
-    return (f"{state} ({reason})" if reason else state) + (", stopping" if stopping else "")
+    return (f"{state} ({reason})" if reason and reason != state else state) + (", stopping" if stopping else "")

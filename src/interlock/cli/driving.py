@@ -9,12 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 from interlock.app import App
+from interlock.cli.interrupts import nothing_left
 from interlock.cli.output import discard_output, note, raising_output
 from interlock.cli.progress.feed import Feed, Renderer
 from interlock.cli.summary import show_summary
 from interlock.dispatch.processes.open_files import raise_limit
+from interlock.driver.load import run_info
 from interlock.driver.loop import Observer
-from interlock.driver.result import Result
+from interlock.driver.result import Result, result_of
 from interlock.driver.signals import stopping
 from interlock.views.values import SCHEMA
 
@@ -26,20 +28,28 @@ def drive(app: App, start: Callable[[Observer], Result], *, as_json: bool) -> in
     before there is a run raises KeyboardInterrupt.
     """
     raise_limit()
-    ended: list[Result] = []
+    feed = Feed(_ndjson if as_json else _for_people)
+    listening = [True]
 
     def asked_to_stop() -> None:
-        if not ended:
+        if listening:
+            listening.clear()
             raise KeyboardInterrupt
 
     with stopping(asked_to_stop):
-        feed = Feed(_ndjson if as_json else _for_people)
         try:
-            ended.append(start(feed))
+            result = start(feed)
+        except KeyboardInterrupt:
+            # asked when the loop had already stopped: what it came to is in the journal
+            if feed.run_id is None:
+                raise
+            result = result_of(run_info(app.store.run(feed.run_id)))
         finally:
+            listening.clear()
             feed.close()
-        _tell(app, ended[0], as_json=as_json)
-    return ended[0].exit_code
+        _tell(app, result, as_json=as_json)
+        nothing_left()
+    return result.exit_code
 
 
 def _tell(app: App, result: Result, *, as_json: bool) -> None:

@@ -16,6 +16,7 @@ import click
 
 from interlock.cli import failures
 from interlock.cli.called import remember_call
+from interlock.cli.interrupts import nothing_left
 from interlock.cli.output import discard_output, lose_output, lost_output, note
 from interlock.cli.session import Session
 from interlock.errors import InterlockError
@@ -171,6 +172,7 @@ def run(arguments: Sequence[str], session: Session | None = None) -> int:
     except KeyboardInterrupt:
         return failures.INTERRUPTED
     finally:
+        nothing_left()
         session.close()
 
 

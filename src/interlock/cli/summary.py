@@ -34,7 +34,7 @@ def show_summary(app: App, result: Result) -> None:
         return
     view = status_view(rows)
     how = style(ending(run.state, run.outcome, run.reason), fg=mark(run.state).colour, bold=True)
-    interrupted = ", interrupted" if run.state == RunState.ACTIVE else ""
+    interrupted = ", interrupted" if run.state == RunState.ACTIVE and run.reason != "interrupted" else ""
     say(f"run {style(run.id, bold=True)} {how}{interrupted} after {duration(run.driven_ms)}")
     say(f"  {count(view['census']['units'], 'unit')}: {census_text(view['census'])}")
     used = view_usage_text(view["usage"])

@@ -79,6 +79,11 @@ class Feed:
         self._held += len(events)
         self._batches.append(Change(tuple(events), snapshot))
 
+    @property
+    def run_id(self) -> str | None:
+        """The run that was begun; None before there is one."""
+        return None if self._snapshot is None else self._snapshot.run.id
+
     def close(self) -> None:
         """Show the rest. A reader that stalls now holds up nobody but itself."""
         self._closing.set()
@@ -99,7 +104,13 @@ class Feed:
         if snapshot is None:
             return
         renderer = self._make()
-        renderer.begin(snapshot, self._ended)
+        try:
+            renderer.begin(snapshot, self._ended)
+            self._show(renderer, snapshot)
+        finally:
+            renderer.end()
+
+    def _show(self, renderer: Renderer, snapshot: Snapshot) -> None:
         last = False
         while not last:
             last = self._closing.wait(_INTERVAL_S)
@@ -109,4 +120,3 @@ class Feed:
             self._held = 0
             dropped, self._dropped = self._dropped, 0
             renderer.show(changes, self._snapshot or snapshot, dropped)
-        renderer.end()
