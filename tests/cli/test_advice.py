@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from interlock.cli.commands import resume
 from interlock.cli.program import COMMANDS
 from interlock.views.advice import Asked, Gate, Next, next_commands
 from interlock.views.facts import PlanFacts, plan_facts
@@ -60,8 +61,8 @@ def commands(found: list[Next]) -> list[str]:
         ),
         (
             {"state": "failed", "reason": "budget_exceeded"},
-            {"state": "failed", "reason": "budget_exceeded", "detail": "the ceiling max_cost_usd was reached"},
-            ["interlock resume 01JDRUN --raise max_cost_usd=N", "interlock units 01JDRUN --state failed"],
+            {"state": "failed", "reason": "budget_exceeded", "detail": "a detail of a later version"},
+            ["interlock resume 01JDRUN --raise max_units=N", "interlock units 01JDRUN --state failed"],
         ),
         (
             {"state": "failed", "reason": "llm_auth"},
@@ -92,6 +93,67 @@ def test_a_person_is_told_a_command_that_moves_the_run_on(
     rows: Any, run: dict[str, Any], step: dict[str, Any], said: list[str]
 ) -> None:
     assert commands(next_commands(rows.run(**{"outcome": None, **run}), [rows.step(**step)], PlanFacts())) == said
+
+
+@pytest.mark.parametrize(
+    ("detail", "raised"),
+    [
+        ("the budget's max_units of 3 is used up (3)", "max_units=6"),
+        ("the budget's max_duration of 1s is used up (3.029s)", "max_duration=7s"),
+        ("the budget's max_cost_usd of 0.25 is used up (0.3)", "max_cost_usd=0.6"),
+        ("the budget's max_tokens of 1000 leaves too little (900 used) for 20,000 more", "max_tokens=41800"),
+        ("the budget's max_units of 3 is used up (4), in run 01JD above", "max_units=8"),
+    ],
+)
+def test_a_ceiling_that_was_reached_is_to_be_raised_to_twice_what_was_needed(
+    rows: Any, detail: str, raised: str
+) -> None:
+    step = rows.step(state="failed", reason="budget_exceeded", detail=detail)
+    run = rows.run(state="failed", reason="budget_exceeded", outcome="failed")
+    found = commands(next_commands(run, [step], PROMPT, failed=False))
+    assert found == [f"interlock resume 01JDRUN --raise {raised}"]
+    name, value = raised.split("=")
+    assert resume.ceiling(name, value)[1] > 0
+
+
+def test_of_child_runs_that_reached_their_ceiling_the_highest_is_raised(rows: Any) -> None:
+    told = ("the budget's max_units of 3 is used up (3)", "the budget's max_units of 9 is used up (9)")
+    step = rows.step(state="failed", reason="child_failed", detail="; ".join(f"run 01C: {text}" for text in told))
+    run = rows.run(state="failed", reason="child_failed", outcome="failed")
+    assert commands(next_commands(run, [step], PROMPT))[0] == "interlock resume 01JDRUN --raise max_units=18"
+
+
+def test_where_no_unit_failed_none_are_to_be_listed(rows: Any) -> None:
+    run = rows.run(state="failed", reason="rejected", outcome="failed")
+    step = rows.step(state="failed", reason="rejected", detail="a person rejected it")
+    assert commands(next_commands(run, [step], PROMPT, failed=False)) == [
+        "interlock resume 01JDRUN",
+        "interlock fork 01JDRUN",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("step", "done"),
+    [
+        ('"output_schema_json":"{\\"type\\":\\"object\\"}"', "--done --result JSON"),
+        ('"output_schema_json":"{\\"type\\":[\\"object\\",\\"null\\"]}"', "--done"),
+        (
+            '"output_schema_json":"{\\"type\\":\\"array\\"}","map":{"item_schema_json":"{\\"type\\":\\"string\\"}"}',
+            "--done --result JSON",
+        ),
+        ('"output_schema_json":"{\\"type\\":\\"array\\"}","map":{}', "--done"),
+    ],
+)
+def test_who_says_that_an_effect_took_place_gives_the_result_that_its_schema_asks_for(
+    rows: Any, step: str, done: str
+) -> None:
+    facts = plan_facts(f'{{"steps":[{{"id":"one",{step}}}]}}'.encode())
+    blocked = rows.step(state="blocked", reason="effect_unknown")
+    found = next_commands(rows.run(**BLOCKED), [blocked], facts, Asked(unknown={0: ("one:solo",)}))
+    assert [entry.command for entry in found] == [
+        f"interlock resolve 01JDRUN one:solo {done}",
+        "interlock resolve 01JDRUN one:solo --rerun",
+    ]
 
 
 def test_a_rejected_prompt_may_try_again_or_pass_on_a_person_s_verdict(rows: Any) -> None:

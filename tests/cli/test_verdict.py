@@ -113,6 +113,9 @@ def test_loops_are_granted_to_prompts_alone(waiting: Interlock) -> None:
     assert done.stderr.startswith(
         "error: step 'strict' is no prompt: doing it again with feedback would change nothing\n"
     )
+    run = waiting("status").stdout.split()[0]
+    assert f"hint: ask its gate again with `interlock resume {run}`, or pass it with " in done.stderr
+    assert done.stderr.endswith(f" `interlock approve {run} strict --override`\n")
     for number in ("0", "+0", "-1", "many", "101"):
         wrong = waiting("resume", "last", f"--loops={number}")
         assert wrong.returncode == 2

@@ -77,11 +77,11 @@ def _next_in_its_folder(store: Store, rows: RunRows, *, live: bool = False, most
     """
     if rows.run.state not in RUN_ENDED and (ended := _ended_above(store, rows.run)) is not None:
         return [with_the_whole(ended)]
-    own = next_commands(rows.run, rows.steps, rows.facts, read_asked(store, rows), live=live)
+    failed = any(census.by_state.get(UnitState.FAILED) for census in rows.census)
+    own = next_commands(rows.run, rows.steps, rows.facts, read_asked(store, rows), live=live, failed=failed)
     found: list[Next] = []
     if rows.run.state == RunState.COMPLETED:
         told = [row for row in rows.children if row.outcome == "degraded"]
-        own = own if not told or any(census.by_state.get(UnitState.FAILED) for census in rows.census) else []
     else:
         told = [row for row in rows.children if row.state == RunState.BLOCKED and rows.run.state not in RUN_ENDED]
     for row in told[:most]:

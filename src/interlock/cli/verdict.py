@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from interlock.app import App
-from interlock.cli.next_text import next_lines
-from interlock.cli.output import say
-from interlock.cli.reading import read_next, read_run
+from interlock.cli.acted import show_done
 from interlock.cli.text import safe
 from interlock.errors import UsageError
 
@@ -32,9 +30,7 @@ def _gate_unit(app: App, run_id: str, step: int, name: str) -> str | None:
     return next((known for known in (name, f"{name}.approval") if known in asked), None)
 
 
-def show_verdict(app: App, run_id: str, verdict: str, target: str | None) -> None:
+def show_verdict(app: App, run_id: str, verdict: str, target: str | None, *, as_json: bool) -> None:
     """Say what was journaled and what to type next."""
-    say(f"{verdict}{f' {safe(target)}' if target else ''}; run {run_id}")
-    rows = read_run(app.store, run_id)
-    for line in next_lines(read_next(app, rows, live=app.driven(run_id)), "next: "):
-        say(line)
+    text = f"{verdict}{f' {safe(target)}' if target else ''}; run {run_id}"
+    show_done(app, run_id, verdict, text, as_json=as_json, target=target)

@@ -6,6 +6,8 @@ refused for the state it was offered in.
 
 from __future__ import annotations
 
+import math
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -47,13 +49,22 @@ NOTE: Final = '--note "..."'
 
 
 def next_commands(
-    run: RunRow, steps: Sequence[StepRow], facts: PlanFacts, asked: Asked = NOBODY, *, live: bool = False
+    run: RunRow,
+    steps: Sequence[StepRow],
+    facts: PlanFacts,
+    asked: Asked = NOBODY,
+    *,
+    live: bool = False,
+    failed: bool = True,
 ) -> list[Next]:
     """Commands that move the run on, best first; none when there is nothing to do.
 
-    `live` says that a driver is at work: it takes answers, but no second driver.
+    `live` says that a driver is at work: it takes answers, but no second driver. `failed`: some units did.
     """
-    return [_of_family(run, found) for found in _own_commands(run, steps, facts, asked, live=live)]
+    found = _own_commands(run, steps, facts, asked, live=live)
+    if failed and (run.state == RunState.FAILED or run.outcome == "degraded") and found != [_mended(run)]:
+        found.append(Next(f"interlock units {run.id} --state failed"))
+    return [_of_family(run, entry) for entry in found]
 
 
 def in_another_folder(run: RunRow, found: Sequence[Next], there: str, first: str | None) -> list[Next]:
@@ -104,13 +115,12 @@ def _own_commands(run: RunRow, steps: Sequence[StepRow], facts: PlanFacts, asked
         return list(dict.fromkeys(found)) or [Next(f"interlock run {run.id}")]
     if state is RunState.FAILED:
         return _failed(run, steps)
-    if state is RunState.COMPLETED:
-        return [Next(f"interlock units {run.id} --state failed")] if run.outcome == "degraded" else []
     return _OPEN[state](run.id)
 
 
 _OPEN: Final[dict[RunState, Callable[[str], list[Next]]]] = {
     RunState.WAITING: lambda run: [Next(f"interlock run {run} --wait", "sleep until it is due, then go on")],
+    RunState.COMPLETED: lambda _run: [],
     RunState.ABANDONED: lambda run: [Next(f"interlock resume {run}")],
 }
 
@@ -127,11 +137,15 @@ def _of_step(run: RunRow, step: StepRow, facts: PlanFacts, asked: Asked) -> list
     return act(run.id, step, facts, asked)
 
 
-def _resolve(run: str, step: StepRow, _facts: PlanFacts, asked: Asked) -> list[Next]:
+def _resolve(run: str, step: StepRow, facts: PlanFacts, asked: Asked) -> list[Next]:
+    unknown = asked.unknown.get(step.step, ())
+    done = ("--done", "if it took place")
+    if unknown and facts.needs_result(step.step):
+        done = ("--done --result JSON", "if it took place, with the result that the step's schema asks for")
     return [
         Next(f"interlock resolve {run} {unit} {answer}", why)
-        for unit in asked.unknown.get(step.step, ())
-        for answer, why in (("--done", "if it took place"), ("--rerun", "if it did not"))
+        for unit in unknown
+        for answer, why in (done, ("--rerun", "if it did not"))
     ]
 
 
@@ -223,7 +237,12 @@ _BLOCKED: Final[dict[str, Callable[[str, StepRow, PlanFacts, Asked], list[Next]]
     "probe_unavailable": _probe,
 }
 
-_CEILINGS: Final = ("max_units", "max_tokens", "max_cost_usd", "max_duration")
+_FIGURE: Final = r"[\d.,]+(?:e[+-]?\d+)?"
+_USED_UP: Final = re.compile(
+    rf"the budget's (?P<name>max_\w+) of (?P<top>{_FIGURE})s? "
+    rf"(?:is used up \((?P<used>{_FIGURE})s?\)|leaves too little \((?P<spent>{_FIGURE}) used\) for (?P<more>{_FIGURE}) more)"
+)
+"""A ceiling and what was used of it, as `decide/budget.py` tells them."""
 _FAILS_AGAIN: Final = frozenset({"route_failed", "vote_failed"})
 """What comes of the results that there are, each time anew."""
 _ENGINE_TROUBLE: Final = frozenset({"env_unresolved", "llm_auth", "spawn_failed"})
@@ -237,13 +256,33 @@ def _never_began(steps: Sequence[StepRow]) -> bool:
 def _failed(run: RunRow, steps: Sequence[StepRow]) -> list[Next]:
     reasons = {run.reason, *(step.reason for step in steps if step.state == StepState.FAILED)}
     doctor = [Next("interlock doctor", "see what is missing")] if reasons & _ENGINE_TROUBLE else []
-    # of a child run's own budget the detail tells, not the reason
-    told = "" if "budget_exceeded" in reasons else "the budget's "
-    ceiling = next((name for name in _CEILINGS if any(told + name in step.detail for step in steps)), None)
-    ceiling = ceiling or (None if told else "max_units")
-    raised = f" --raise {ceiling}=N" if ceiling else ""
-    mended = Next(f"interlock fork {run.id}", "once the workflow is mended: what was done is kept")
     if reasons - {None} <= _FAILS_AGAIN | ({"dispatch_error"} if _never_began(steps) else set()):
-        return [mended]
+        return [_mended(run)]
+    raised = _raised(steps, own="budget_exceeded" in reasons)
     again = Next(f"interlock resume {run.id}{raised}")
-    return [*doctor, again, *([] if ceiling else [mended]), Next(f"interlock units {run.id} --state failed")]
+    return [*doctor, again, *([] if raised else [_mended(run)])]
+
+
+def _mended(run: RunRow) -> Next:
+    return Next(f"interlock fork {run.id}", "once the workflow is mended: what was done is kept")
+
+
+def _raised(steps: Sequence[StepRow], *, own: bool) -> str:
+    """Return the option that raises the ceiling which a step ran into; of a child run's the detail tells, not the reason."""
+    found = [match for step in steps for match in _USED_UP.finditer(step.detail)]
+    if not found:
+        return " --raise max_units=N" if own else ""
+    name = found[0]["name"]
+    # one of each of several child runs: the highest is enough for all
+    twice = 2 * max(_needed(match) for match in found if match["name"] == name)
+    if name == "max_cost_usd":
+        return f" --raise {name}={math.ceil(twice * 100) / 100:.15g}"
+    return f" --raise {name}={math.ceil(twice)}{'s' if name == 'max_duration' else ''}"
+
+
+def _needed(match: re.Match[str]) -> float:
+    """Return what would just have been enough."""
+    top, used, spent, more = (
+        float((match[which] or "0").replace(",", "")) for which in ("top", "used", "spent", "more")
+    )
+    return max(top, used, spent + more)

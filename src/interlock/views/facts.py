@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from interlock.decide.values import schema_errors
+
 
 class ParamFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A parameter's name and whether its value may be shown."""
@@ -38,6 +40,13 @@ class StepFacts(msgspec.Struct, frozen=True, kw_only=True):
     map: Any = None
     target: TargetFacts | None = None
     gate: GateFacts | None = None
+    output_schema_json: str | None = None
+
+    @property
+    def unit_schema_json(self) -> str | None:
+        """The schema of one unit's result."""
+        schema = self.map.get("item_schema_json") if isinstance(self.map, dict) else self.output_schema_json
+        return schema if isinstance(schema, str) else None
 
     @property
     def works(self) -> bool:
@@ -80,6 +89,11 @@ class PlanFacts(msgspec.Struct, frozen=True, kw_only=True):
     def works(self, step: int) -> bool:
         """Tell whether the step of that index has units; unknown steps are taken to have some."""
         return step >= len(self.steps) or self.steps[step].works
+
+    def needs_result(self, step: int) -> bool:
+        """Tell whether a unit of the step of that index can be said to be done only with its result."""
+        schema = self.steps[step].unit_schema_json if step < len(self.steps) else None
+        return schema is not None and bool(schema_errors(schema, None))
 
     def loops(self, step: int) -> bool:
         """Tell whether the step of that index can be done again with feedback; unknown steps can't."""

@@ -7,17 +7,19 @@ from pathlib import Path
 import click
 
 from interlock.cli.called import spelled
-from interlock.cli.options import example
-from interlock.cli.output import say
+from interlock.cli.options import example, json_option
+from interlock.cli.output import say, write_json
 from interlock.driver.typed import typed
 from interlock.errors import UsageError
+from interlock.views.values import SCHEMA
 
 _STARTER = Path(__file__).with_name("starter.md")
 
 
 @click.command(epilog=example("interlock new", "interlock new workflows/review.md"))
 @click.argument("path", type=click.Path(path_type=Path), default=Path("workflow.md"), metavar="[FILE]")
-def command(path: Path) -> None:
+@json_option("Print what was written as JSON.")
+def command(path: Path, *, as_json: bool) -> None:
     """Write a starter workflow; an existing file is left alone.
 
     It shows a command, a map over its output, a gate and a route, and runs as it is.
@@ -31,4 +33,8 @@ def command(path: Path) -> None:
             file.write(_STARTER.read_text(encoding="utf-8"))
     except FileExistsError as error:
         raise UsageError("file-exists", f"{path} exists", "give another name: interlock new FILE") from error
-    say(f"wrote {path}\n{spelled(f'next: interlock run {typed(path)}')} -p greeting=Hello")
+    start = f"{spelled(f'interlock run {typed(path)}')} -p greeting=Hello"
+    if as_json:
+        write_json({"schema": SCHEMA, "did": "wrote", "path": str(path), "next": [{"command": start, "why": ""}]})
+    else:
+        say(f"wrote {path}\nnext: {start}")

@@ -81,13 +81,14 @@ def command(session: Session, /, run: str, **options: Any) -> int:  # noqa: ANN4
 def _check_loops(app: App, run_id: str) -> None:
     """Refuse loops for a run in which they would change nothing."""
     rejected = list(_rejected(app, run_id))
-    if any(loops for _, loops in rejected):
+    if any(loops for *_, loops in rejected):
         return
     if rejected:
+        whose, step, _ = rejected[0]
         raise UsageError(
             "cannot-loop",
-            f"step '{rejected[0][0]}' is no prompt: doing it again with feedback would change nothing",
-            f"ask its gate again with `interlock resume {run_id}`, or pass it with `interlock approve --override`",
+            f"step '{step}' is no prompt: doing it again with feedback would change nothing",
+            f"ask its gate again with `interlock resume {run_id}`, or pass it with `interlock approve {whose} {step} --override`",
         )
     hint = f"see where it stands: interlock status {run_id}"
     raise UsageError("no-loop-to-grant", f"no gate of run {run_id} has rejected its step's last loop", hint)
@@ -96,14 +97,15 @@ def _check_loops(app: App, run_id: str) -> None:
 def _ceilings(given: Sequence[tuple[str, str]]) -> dict[str, float]:
     raises: dict[str, float] = {}
     for name, value in given:
-        ceiling, number = _ceiling(name, value)
-        if ceiling in raises:
+        known, number = ceiling(name, value)
+        if known in raises:
             raise UsageError("ceiling-twice", f"--raise {name} is given twice", "give it once")
-        raises[ceiling] = number
+        raises[known] = number
     return raises
 
 
-def _ceiling(name: str, value: str) -> tuple[str, float]:
+def ceiling(name: str, value: str) -> tuple[str, float]:
+    """Read `CEILING=VALUE`: the ceiling's name in the plan, and its value there. Raises UsageError."""
     if name == "max_duration":
         return "max_duration_ms", float(Duration().convert(value, None, None))
     if name not in CEILINGS:
@@ -117,11 +119,11 @@ def _ceiling(name: str, value: str) -> tuple[str, float]:
     return name, number
 
 
-def _rejected(app: App, run_id: str) -> Iterator[tuple[str, bool]]:
-    """Yield the rejected steps of the run and of those below it, and whether they can loop."""
+def _rejected(app: App, run_id: str) -> Iterator[tuple[str, str, bool]]:
+    """Yield the rejected steps of the run and of those below it: the run, the step, and whether it can loop."""
     facts = facts_of(app.store)(run_id, app.store.run(run_id).plan_hash)
     for row in app.store.steps(run_id):
         if row.reason == "gate_rejected" and row.state == "blocked":
-            yield row.id, facts.loops(row.step)
+            yield run_id, row.id, facts.loops(row.step)
     for child in app.store.children(run_id):
         yield from _rejected(app, child.id)
