@@ -17,8 +17,9 @@ from interlock.driver.sources import MAX_SCRIPT_BYTES
 from interlock.model import canon
 from interlock.model.plan import KEY_OF_API
 from interlock.plan import body, children, compile, config_parse, document, freeze, gates, retry, steps  # noqa: A004 - a room's name
-from interlock.plan.config import Config, Engine, effective
+from interlock.plan.config import Config, Engine
 from interlock.plan.config_kinds import AGENT, ENV, LIMITS, LLM, RUN, SECRET, SECTIONS, Kind
+from interlock.plan.config_shown import effective
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "configuration.md"
@@ -43,15 +44,15 @@ Words = Mapping[str, tuple[str, str]]
 _RUN: Final[Words] = {
     "engine": ("none", "Engine of prompts that name none."),
     "judge": ("none", "Engine of `### gate` rubrics whose gate names none."),
-    "max_concurrency": (f"{MAX_PLACES}", "How many units of a run, with its child runs, are at work at the same time."),
+    "max_concurrency": ("", "How many units of a run, with its child runs, are at work at the same time."),
     "journal": ("", "Where runs are journaled; this version has `sqlite` only."),
     "executor": ("", "Where work runs; this version has `local` only."),
     "python": (
         "the project's `.venv/bin/python`, else interlock's own",
         "Interpreter of Python functions and of `.py` scripts. With a slash in it, it is relative to the project's root.",
     ),
-    "timeout": ("`10m`", "Timeout of a unit where no workflow says one; child workflows have none."),
-    "idle_timeout": ("`none`", "How long a unit may show no progress where no workflow says it."),
+    "timeout": ("", "Timeout of a unit where no workflow says one; child workflows have none."),
+    "idle_timeout": ("", "How long a unit may show no progress where no workflow says it."),
     "judge_clip_chars": ("", "How many characters of an artifact a judge sees."),
 }
 _LIMITS: Final[Words] = {

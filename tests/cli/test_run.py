@@ -385,10 +385,3 @@ def test_wrong_configuration_exits_78(flow: Callable[..., Path], interlock: Inte
     done = interlock("run", str(flow()), cwd=tmp_path)
     assert done.returncode == 78
     assert "did you mean 'max_concurrency'?" in done.stderr
-
-
-def test_the_configuration_in_force_is_shown_with_its_origin(interlock: Interlock, tmp_path: Path) -> None:
-    (tmp_path / "interlock.toml").write_text("[run]\nmax_concurrency = 3\n", encoding="utf-8")
-    shown = json.loads(interlock("config", "run.max_concurrency", "--json", cwd=tmp_path).stdout)
-    assert shown == [{"key": "run.max_concurrency", "value": 3, "file": str(tmp_path / "interlock.toml"), "line": 2}]
-    assert "interlock.toml:2" in interlock("config", "run", cwd=tmp_path).stdout

@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET
 
 from interlock.driver.project import ProjectPaths
 from interlock.errors import ConfigError, Diagnostic
@@ -12,6 +15,9 @@ from interlock.model.workflow import Place
 from interlock.plan.config import Config, merge_config
 from interlock.plan.config_check import check_config
 from interlock.plan.diagnose import Source
+
+if TYPE_CHECKING:
+    from interlock.plan.config_shown import Entry
 
 
 def load_config(paths: ProjectPaths) -> tuple[Config, tuple[Diagnostic, ...]]:
@@ -25,6 +31,20 @@ def _agents() -> tuple[str, ...]:
     from interlock.dispatch.agents.registry import names  # noqa: PLC0415 - reads the table of agents
 
     return names()
+
+
+def in_force(config: Config, paths: ProjectPaths) -> list[Entry]:
+    """Return every setting that holds in the project, sorted by key."""
+    from interlock.driver.sources import FileSources  # noqa: PLC0415 - only `interlock config` asks
+    from interlock.plan.config_shown import Entry, effective  # noqa: PLC0415 - as above
+    from interlock.plan.sources import Missing  # noqa: PLC0415 - as above
+
+    found = list(effective(config))
+    if config.run.python is UNSET:
+        python = FileSources(paths.root / "any.md", paths).python(())
+        if not isinstance(python, Missing):
+            found.append(Entry(key="run.python", value=list(python)))
+    return sorted(found, key=lambda entry: entry.key)
 
 
 def is_faulty(diagnostics: Iterable[Diagnostic]) -> bool:

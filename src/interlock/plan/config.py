@@ -6,8 +6,7 @@ written has its origin, so that `interlock config` and later diagnostics can poi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -96,14 +95,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         return Limits(max_concurrency=None if capped is UNSET else capped, **self.limits)
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One effective setting as `interlock config` shows it; `origin` is None for a built-in default."""
-
-    key: str
-    value: Any
-    origin: Origin | None = None
-
-
 def merge_config(user: Config, project: Config) -> Config:
     """Lay the project's configuration over the user's: `[run]` and `[limits]` key by key, named tables whole."""
     run = {
@@ -139,34 +130,3 @@ def at_origin(
     report(origin.place, code, message, hint)
     (found,) = source.diagnostics()
     return key, found
-
-
-def effective(config: Config) -> tuple[Entry, ...]:
-    """Return every setting that holds, defaults included, sorted by key."""
-    values: dict[str, Any] = {
-        "run.journal": "sqlite",
-        "run.executor": "local",
-        "run.timeout_ms": DEFAULT_TIMEOUT_MS,
-        "run.judge_clip_chars": DEFAULT_JUDGE_CLIP_CHARS,
-    }
-    values |= _flat("run", {k: v for k, v in msgspec.structs.asdict(config.run).items() if v is not UNSET})
-    values |= _flat("limits", msgspec.structs.asdict(config.plan_limits()))
-    values.pop("limits.max_concurrency")
-    for table in ("engines", "env", "models"):
-        for name, entry in getattr(config, table).items():
-            fields = entry if isinstance(entry, Mapping) else _written(entry)
-            values |= _flat(f"{table}.{name}", fields)
-    return tuple(Entry(key=key, value=values[key], origin=_origin(config, key)) for key in sorted(values))
-
-
-def _written(entry: Engine | EnvGroup) -> dict[str, Any]:
-    fields = msgspec.to_builtins(entry)
-    return {key: value for key, value in fields.items() if key != "name" and value not in (None, [])}
-
-
-def _flat(table: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"{table}.{key}": msgspec.to_builtins(value) for key, value in fields.items()}
-
-
-def _origin(config: Config, key: str) -> Origin | None:
-    return config.origins.get(key) or config.origins.get(key.removesuffix("_ms"))
