@@ -93,3 +93,19 @@ def test_a_faulty_engine_is_blamed_once(tmp_path: Path, interlock: Interlock) ->
     done = interlock("lint", "flow.md", cwd=tmp_path)
     assert done.returncode == 78
     assert done.stderr.endswith("1 error, 1 warning\n"), done.stdout
+
+
+@pytest.mark.parametrize("arguments", [("run", "./loop.md"), ("lint", "./loop.md"), ("plan", "./loop.md")])
+def test_links_that_lead_in_a_circle_are_told_in_words(
+    tmp_path: Path, interlock: Interlock, flow: Callable[..., Path], arguments: tuple[str, str]
+) -> None:
+    flow()
+    assert interlock("run", "flow.md", cwd=tmp_path).returncode == 0
+    (tmp_path / "loop.md").symlink_to("loop.md")
+    told = interlock(*arguments, cwd=tmp_path)
+    said = told.stdout if arguments[0] == "lint" else told.stderr
+    assert told.returncode == 2
+    assert said.startswith(
+        "loop.md:1:1: error: can't read the workflow: too many levels of symbolic links\n"
+        "hint: its links lead in a circle: point one of them at the file\n"
+    )

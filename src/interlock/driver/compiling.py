@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,7 +23,8 @@ def load_workflow(path: Path, project: ProjectPaths, config: Config) -> tuple[Pl
 
     There is none under a configuration that has faults either; what only follows from these is not told.
     """
-    text = _unnamable(path.resolve(), project.root) or _read(path)
+    # links that lead in a circle are told by who reads the file
+    text = _unnamable(Path(os.path.realpath(path)), project.root) or _read(path)
     if isinstance(text, Source):
         return None, text.diagnostics()
     sources = FileSources(path, project)
@@ -85,7 +87,9 @@ def _read(path: Path) -> bytes | Source:
         source.error(start, "no-such-file", "there is no such file", _near(path))
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        source.error(start, "unreadable", f"can't read the workflow: {why.lower()}", "make the file readable")
+        circle = isinstance(error, OSError) and error.errno == errno.ELOOP
+        hint = "its links lead in a circle: point one of them at the file" if circle else "make the file readable"
+        source.error(start, "unreadable", f"can't read the workflow: {why.lower()}", hint)
     return source
 
 

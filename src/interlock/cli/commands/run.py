@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -134,7 +135,7 @@ def _mention_unfinished(app: App, path: Path) -> None:
     if not app.project.journal.exists():
         return
     root = app.project.root
-    real = path.resolve()
+    real = Path(os.path.realpath(path))
     name = str(real.relative_to(root)) if real.is_relative_to(root) else str(real)
     for run in app.store.runs(limit=1, workflow=name, unfinished=True):
         if app.driven(run.id):
