@@ -81,7 +81,7 @@ def test_ndjson_is_one_event_a_line_and_ends_with_the_status(
     done = interlock("run", str(flow("id: bad, run: exit 7")), "--json", cwd=tmp_path)
     *events, last = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == last["exit_code"] == 1
-    assert last["type"] == "run_ended"
+    assert (last["type"], last["did"]) == ("run_ended", "drove")
     assert last["census"]["by_reason"] == {"non_zero_exit": 1}
     assert {event["run"] for event in events} == {last["run"]["id"]}
     assert [event["type"] for event in events[-2:]] == ["step_moved", "run_moved"]
@@ -274,6 +274,9 @@ def test_a_run_under_way_is_abandoned_from_outside(
     assert "next: interlock events" in interlock("status", cwd=tmp_path).stdout
     skipped = interlock("run", "flow.md", "--if-running", "skip", cwd=tmp_path)
     assert (skipped.returncode, skipped.stdout.partition(":")[0]) == (0, "skipped")
+    as_json = interlock("run", "flow.md", "--if-running", "skip", "--json", cwd=tmp_path)
+    (last,) = [json.loads(line) for line in as_json.stdout.splitlines()]
+    assert (last["type"], last["did"], last["exit_code"], last["run"]["state"]) == ("run_ended", "skipped", 0, "active")
     assert interlock("run", "flow.md", "--if-running", "fail", cwd=tmp_path).returncode == 5
     assert interlock("abandon", "last", cwd=tmp_path).returncode == 0
     process.communicate(timeout=30)

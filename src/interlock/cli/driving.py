@@ -47,15 +47,15 @@ def drive(app: App, start: Callable[[Observer], Result], *, as_json: bool) -> in
         finally:
             listening.clear()
             feed.close()
-        _tell(app, result, as_json=as_json)
+        _tell(app, result, did=result.instead or ("nothing" if feed.run_id is None else "drove"), as_json=as_json)
         nothing_left()
     return result.exit_code
 
 
-def _tell(app: App, result: Result, *, as_json: bool) -> None:
+def _tell(app: App, result: Result, *, did: str, as_json: bool) -> None:
     try:
         if as_json:
-            _write(_encode(_last_line(app, result)))
+            _write(_encode(_last_line(app, result, did)))
         else:
             with raising_output():
                 show_summary(app, result)
@@ -73,13 +73,14 @@ def _give_up_output(error: OSError, run_id: str) -> None:
             note(f"note: {told}; see it with `interlock status {run_id}`")
 
 
-def _last_line(app: App, result: Result) -> dict[str, Any]:
+def _last_line(app: App, result: Result, did: str) -> dict[str, Any]:
     from interlock.cli.reading import read_status  # noqa: PLC0415 - only after the run, and only for programs
 
     return {
         "type": "run_ended",
         **read_status(app.store, result.run_id),
         "schema": SCHEMA,
+        "did": did,
         "exit_code": result.exit_code,
     }
 

@@ -92,7 +92,8 @@ def amend(world: World, run_id: str, ceilings: Mapping[str, float], loops: int, 
         if payload:
             ask(world, run_id, kind, payload, by)
     detail = f"run {run_id} is driven by another process, which took the change; watch it: interlock events {run_id} --follow"
-    return msgspec.structs.replace(result_of(run_info(world.store.run(run_id))), exit_code=0, detail=detail)
+    result = result_of(run_info(world.store.run(run_id)))
+    return msgspec.structs.replace(result, exit_code=0, detail=detail, instead="amended")
 
 
 def user() -> str:

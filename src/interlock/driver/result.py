@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -31,6 +31,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int
     reason: str | None = None
     detail: str = ""
+    instead: Literal["amended", "skipped"] | None = None
+    """What was done in the place of driving the run, which another process drives."""
 
 
 def result_of(run: RunInfo, stop: Stop | None = None) -> Result:
@@ -49,7 +51,8 @@ def result_of(run: RunInfo, stop: Stop | None = None) -> Result:
 def not_twice(run: RunInfo, if_running: str | None) -> Result:
     """Answer who must not start a second run beside one under way: skipped, or LeaseHeldError."""
     if if_running == "skip":
-        return msgspec.structs.replace(result_of(run), exit_code=OK, detail=f"skipped: run {run.id} is under way")
+        told = f"skipped: run {run.id} is under way"
+        return msgspec.structs.replace(result_of(run), exit_code=OK, detail=told, instead="skipped")
     raise LeaseHeldError(
         "already-running",
         f"run {run.id} of this workflow is under way",
