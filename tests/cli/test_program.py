@@ -146,6 +146,21 @@ def test_no_arguments_show_the_help(capfd: pytest.CaptureFixture[str]) -> None:
             ["resume", "r", "--raise", "max_units=many"],
             "error: max_units=many is no ceiling\nhint: write a number, such as max_units=200\n",
         ),
+        (
+            ["run", "flow.md", "--key", "\udcff"],
+            "error: Invalid value for '--key': '\\udcff' is not UTF-8\nhint: see `interlock run --help`\n",
+        ),
+        (
+            ["approve", "last", "--note", "\udcff"],
+            "error: Invalid value for '-m' / '--note': '\\udcff' is not UTF-8\nhint: see `interlock approve --help`\n",
+        ),
+        (
+            ["list", "-n", "99999999999999999999"],
+            (
+                "error: Invalid value for '-n' / '--limit': 99999999999999999999 is not in the range 1<=x<=1000000.\n"
+                "hint: see `interlock list --help`\n"
+            ),
+        ),
     ],
 )
 def test_wrong_usage_is_told_with_a_next_step_and_exits_2(

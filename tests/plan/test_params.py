@@ -93,7 +93,7 @@ def test_all_faults_are_told_in_one_error() -> None:
 
 def test_a_single_fault_stands_alone() -> None:
     error = refusal(COUNT, cli=[("count", "many")])
-    assert str(error) == 'param \'count\': "many" is not of type "integer"'
+    assert str(error) == "param 'count' must be a whole number, not 'many'"
     assert error.hint == ""
     inner = param("x", {"type": "array", "items": {"properties": {"n": {"type": "integer"}}}})
     assert str(refusal(inner, given={"x": [{"n": "a"}]})) == 'param \'x\' at [0].n: "a" is not of type "integer"'
@@ -207,3 +207,45 @@ def test_a_type_that_stands_alone_needs_no_meta_schema(kind: str) -> None:
 @pytest.mark.parametrize("schema", [True, {}, {"type": "text"}, {"type": ["string"]}, {"type": "string", "x": 1}])
 def test_no_other_schema_is_plain(schema: Any) -> None:
     assert not is_plain(schema)
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "why"),
+    [
+        ({"type": "object"}, '{"a":1,"a":2}', """a JSON object: duplicate key "a\""""),
+        (
+            {"type": "object"},
+            "{a: 1}",
+            "a JSON object: Expecting property name enclosed in double quotes at line 1 column 2",
+        ),
+        ({"type": "object"}, "3", "a JSON object, not '3'"),
+        ({"type": "boolean"}, "True", "true or false, not 'True'"),
+        ({"type": "number"}, "1x", "a number, not '1x'"),
+        ({"type": ["null", "integer"]}, "1.5", "a whole number or null, not '1.5'"),
+        ({"type": "integer"}, "9" * 5000, "a whole number: a number of more than 4,300 digits"),
+        ({"type": "array"}, "[1,", "a JSON list: Expecting value at line 1 column 4"),
+        ({"type": "integer", "enum": [1, 2]}, "x" * 60, "a whole number, not '" + "x" * 60 + "'"),
+    ],
+)
+def test_a_text_that_is_not_what_it_has_to_be_is_told_with_the_reason(
+    schema: dict[str, Any], text: str, why: str
+) -> None:
+    assert str(refusal(param("x", schema), cli=[("x", text)])) == f"param 'x' must be {why}"
+
+
+def test_each_text_of_a_list_is_told_with_its_place() -> None:
+    declared = param("x", {"type": "array", "items": {"type": "integer"}})
+    error = refusal(declared, cli=[("x", "1"), ("x", "two"), ("x", "3.5")])
+    assert str(error) == (
+        "2 faults in the params: param 'x' at [1] must be a whole number, not 'two'; "
+        "param 'x' at [2] must be a whole number, not '3.5'"
+    )
+
+
+def test_of_a_secret_it_is_not_told_what_was_given() -> None:
+    declared = param("token", {"type": "integer"}, secret=True)
+    assert str(refusal(declared, cli=[("token", "hush")])) == "param 'token' must be a whole number"
+
+
+def test_of_a_choice_it_is_told_what_there_is() -> None:
+    assert str(refusal(param("x", {"enum": [1, 2]}), cli=[("x", "3x")])) == "param 'x': \"3x\" is not one of 1 or 2"

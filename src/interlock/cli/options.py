@@ -56,6 +56,21 @@ class RunOrFile(RunId):
         return [files, *super().shell_complete(ctx, param, incomplete)]
 
 
+class Text(click.ParamType[str]):
+    """Text that can be journaled: bytes that are no UTF-8 are refused."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ANN401 - click's signature
+        """Check the text."""
+        text = str(value)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            self.fail(f"'{text}' is not UTF-8", param, ctx)
+        return text
+
+
 class Duration(click.ParamType[int]):
     """`500ms`, `90s`, `10m`, `2h`, `30d`; a bare integer is milliseconds. Gives milliseconds."""
 
@@ -116,7 +131,7 @@ def run_argument(*, default: str | None = None) -> Callable[[_Command], _Command
 
 def note_option(what: str) -> Callable[[_Command], _Command]:
     """`--note`, journaled with a person's verdict."""
-    return click.option("-m", "--note", default="", metavar="TEXT", help=what)
+    return click.option("-m", "--note", type=Text(), default="", metavar="TEXT", help=what)
 
 
 def json_option(what: str = "Print JSON.") -> Callable[[_Command], _Command]:

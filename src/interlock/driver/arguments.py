@@ -32,7 +32,15 @@ def _is_seconds(value: object) -> bool:
 
 
 def _is_key(value: object) -> bool:
-    return value is None or (isinstance(value, str) and bool(value.strip()))
+    return value is None or (isinstance(value, str) and bool(value.strip()) and _is_utf8(value))
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_path(value: object) -> bool:
@@ -52,7 +60,7 @@ _RULES: Final = {
     "paths": _Rule("paths, each as text or pathlib.Path", _are_paths, "give several as lint(a, b)"),
     "project": _Rule("a folder as text or pathlib.Path, or None", lambda value: value is None or _is_path(value)),
     "params": _Rule("a mapping of names to JSON values, or None", _is_params),
-    "key": _Rule("text that is not blank, or None", _is_key, "leave it out to start a new run"),
+    "key": _Rule("UTF-8 text that is not blank, or None", _is_key, "leave it out to start a new run"),
     "timeout_s": _Rule("a number of seconds, or None for no limit", _is_seconds),
 }
 

@@ -31,6 +31,15 @@ _TYPES: Final = {
     str: {"string"},
     list: {"array"},
 }
+_WORDS: Final = {
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "number": "a number",
+    "object": "a JSON object",
+    "array": "a JSON list",
+    "null": "null",
+}
+_LONGEST_ECHO: Final = 60
 _PLAINLY: Final = {**_TYPES, dict: {"object"}}
 Values = dict[str, Any]
 
@@ -49,13 +58,15 @@ def coerce_params(
     values: Values = {p.name: canon.loads(p.default_json) for p in params if p.default_json is not None}
     for part in (file_values or {}, given or {}):
         values.update((name, value) for name, value in part.items() if name in declared)
+    misread: dict[str, list[str]] = {}
     for name, param in declared.items():
         texts = [text for key, text in cli if key == name]
         if texts:
-            values[name] = _typed(param, texts, faults)
+            values[name] = _typed(param, texts, misread.setdefault(name, []))
     for param in params:
         if param.name in values or param.name not in misspelled:
-            faults += _check(param, values)
+            # what could not be read as what it has to be is said of the text, not of what was made of it
+            faults += misread.get(param.name) or _check(param, values)
     if faults:
         raise _error(faults, declared)
     return {name: values[name] for name in declared if name in values}
@@ -116,25 +127,43 @@ def _typed(param: Param, texts: Sequence[str], faults: list[str]) -> Any:  # noq
     types = _types(schema)
     if "array" in types and (len(texts) > 1 or not texts[0].lstrip().startswith("[")):
         items = schema.get("items", {}) if isinstance(schema, dict) else {}
-        return [_value(text, items) for text in texts]
+        return [_value(param, text, items, faults, f" at [{index}]") for index, text in enumerate(texts)]
     if len(texts) > 1:
         faults.append(f"param '{param.name}' was given {len(texts)} times, but it isn't a list")
-    return _value(texts[-1], schema)
+    return _value(param, texts[-1], schema, faults)
 
 
-def _value(text: str, schema: object) -> Any:  # noqa: ANN401 - any JSON value
+def _value(param: Param, text: str, schema: object, faults: list[str], place: str = "") -> Any:  # noqa: ANN401 - any JSON value
     """Return `text` as the first of the schema's types that it is a literal of, else as text."""
     types = _types(schema)
     if types == {"string"}:
         return text
+    cause = ""
     try:
         value = canon.loads(text)
-    except canon.NotJsonError:
-        return text
-    if types:
-        return value if _type_of(value) & types else text
+    except canon.NotJsonError as error:
+        cause, value = str(error), text
+    if types and not cause and _type_of(value) & types:
+        return value
+    # of a choice the schema's own error lists what there is
+    if isinstance(schema, dict) and "type" in schema and "string" not in types:
+        faults.append(f"param '{param.name}'{place} must be {_wanted(types)}{_instead(param, text, cause)}")
     # without a word on types, text stays text where it may
-    return value if _fits(value, schema) and not _fits(text, schema) else text
+    return value if not types and _fits(value, schema) and not _fits(text, schema) else text
+
+
+def _wanted(types: set[str]) -> str:
+    known = [words for name, words in _WORDS.items() if name in types]
+    return " or ".join(known) or "of another type"
+
+
+def _instead(param: Param, text: str, cause: str) -> str:
+    """Say what was given: why it is no JSON where it was meant to be some, else the text itself."""
+    if param.secret:
+        return ""
+    if cause and (text.lstrip()[:1] in {"{", "["} or len(text) > _LONGEST_ECHO):
+        return f": {cause}"
+    return f", not '{shown(text, _LONGEST_ECHO)}'"
 
 
 def _types(schema: object) -> set[str]:

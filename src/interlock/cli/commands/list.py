@@ -11,7 +11,7 @@ import click
 from interlock.app import App
 from interlock.cli.census_text import ending
 from interlock.cli.marks import mark
-from interlock.cli.options import example, from_option, json_option
+from interlock.cli.options import Text, example, from_option, json_option
 from interlock.cli.output import say, table, write_json_list
 from interlock.cli.reading import facts_of, hide_in, stopping_of
 from interlock.cli.session import Session
@@ -20,12 +20,14 @@ from interlock.model.states import RunState
 from interlock.store.base import RunRow
 from interlock.views.runs import run_view
 
+_MOST = 1_000_000
+
 
 @click.command(epilog=example("interlock list", "interlock list --state blocked --json"))
 @click.option("--state", type=click.Choice([state.value for state in RunState]), help="Only runs in this state.")
-@click.option("--workflow", metavar="FILE", help="Only runs of this workflow, as `list` shows it.")
+@click.option("--workflow", type=Text(), metavar="FILE", help="Only runs of this workflow, as `list` shows it.")
 @click.option("--children", is_flag=True, help="Child runs too, which are units of others.")
-@click.option("-n", "--limit", type=click.IntRange(min=1), metavar="N", help="At most so many.")
+@click.option("-n", "--limit", type=click.IntRange(1, _MOST), metavar="N", help="At most so many.")
 @from_option
 @json_option("Print a JSON list of run objects.")
 @click.pass_obj

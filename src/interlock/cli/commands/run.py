@@ -12,7 +12,7 @@ import click
 from interlock.app import App
 from interlock.cli.driving import drive
 from interlock.cli.findings import warn
-from interlock.cli.options import Duration, Money, RunOrFile, example, json_option, params_options
+from interlock.cli.options import Duration, Money, RunOrFile, Text, example, json_option, params_options
 from interlock.cli.output import note
 from interlock.cli.session import Session
 from interlock.driver.loop import Observer
@@ -39,6 +39,7 @@ _FILE_ONLY = {"params": "-p", "params_file": "--params-file", "key": "--key", "i
 @params_options
 @click.option(
     "--key",
+    type=Text(),
     metavar="KEY",
     help="Continue the unfinished run of this key, plan and params, or give its finished outcome.",
 )
