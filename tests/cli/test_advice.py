@@ -46,7 +46,7 @@ def commands(found: list[Next]) -> list[str]:
         ),
         (
             {"state": "failed", "reason": "vote_failed"},
-            {"state": "failed", "reason": "vote_failed", "detail": "a tie at the top: 2 votes each"},
+            {"state": "failed", "reason": "vote_failed", "detail": "a tie at the top: 2 votes each, of 5"},
             ["interlock fork 01JDRUN"],
         ),
         (

@@ -194,3 +194,14 @@ def test_a_full_disk_stops_all_until_there_is_space(interlock: Interlock, small:
             assert interlock(verb, *(() if verb in {"status", "list"} else ("last",)), cwd=small).returncode == 0
         filler.unlink()
     goes_on(interlock, small)
+
+
+def test_text_that_is_none_is_told_without_the_words_of_a_codec(interlock: Interlock, tmp_path: Path) -> None:
+    journal = begin(interlock, tmp_path)
+    with closing(sqlite3.connect(journal)) as db:
+        db.execute("UPDATE step SET detail = CAST(x'df41' AS TEXT)")
+        db.commit()
+    told = interlock("status", "last", cwd=tmp_path)
+    assert (told.returncode, told.stdout) == (1, "")
+    expected = f"error: the journal {journal} is damaged: what should be text is not UTF-8\n"
+    assert told.stderr.startswith(expected), told.stderr

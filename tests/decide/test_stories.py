@@ -119,6 +119,11 @@ def test_a_rejected_artifact_blocks_the_run_with_the_feedback_and_resume_asks_ag
     assert [u.id for u in done.snap.steps[0].units] == ["a:solo", "a.gate:l1", "a.gate~r2:l1"]
 
 
+def test_a_check_that_says_nothing_leaves_no_open_end() -> None:
+    done = simulate(plan(step("a", gate=check())), by_unit({"a.gate:l1": [ok("", exit_code=127)]}))
+    assert run_of(done)[2] == "step 'a': a.gate:l1 gave no verdict: spawn_failed: exit code 127"
+
+
 def test_a_check_that_cannot_start_blocks_and_the_next_run_asks_again() -> None:
     specs = plan(step("a", gate=check()), step("b"))
     done = simulate(specs, by_unit({"a.gate:l1": [ok("not found", exit_code=127)]}))

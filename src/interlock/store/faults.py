@@ -23,6 +23,7 @@ from interlock.errors import NO_SPACE, JournalBusyError, JournalCorruptError, St
 _PRIMARY: Final = 0xFF
 _SHORT_READ: Final = 522
 """SQLITE_IOERR_SHORT_READ: the file ends inside a page."""
+_NO_TEXT: Final = "what should be text is not UTF-8"
 FULL: Final = NO_SPACE | {errno.EFBIG}
 """A file that may not grow is as full as its disk."""
 _DENIED_ERRNO: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -43,7 +44,7 @@ def translated(path: Path) -> Iterator[None]:
         raise from_os(error, path) from error
     except UnicodeDecodeError as error:
         # damaged text, in a row or in SQLite's own message about it
-        raise corrupt(path, error) from error
+        raise corrupt(path, _NO_TEXT) from error
     except UnicodeEncodeError as error:
         raise BadRowError("bad-row", f"a value is not text that {path} can hold: {error.reason}") from error
     except OverflowError as error:
@@ -56,8 +57,8 @@ def reading(path: Path) -> Iterator[None]:
     with translated(path):
         try:
             yield
-        except UnicodeEncodeError:
-            # what was asked for is at fault, not what was read
+        except UnicodeError:
+            # told there: what was asked for is at fault, or what was read is no text
             raise
         except (msgspec.MsgspecError, ValueError, TypeError, AttributeError) as error:
             raise corrupt(path, str(error)) from error
@@ -77,7 +78,7 @@ def from_sqlite(error: sqlite3.Error, path: Path) -> StoreError:
     code: int | None = getattr(error, "sqlite_errorcode", None)
     if code is None and "UTF-8" in str(error):
         # the module that reads rows, not SQLite, says this
-        return corrupt(path, str(error))
+        return corrupt(path, _NO_TEXT)
     if code is None:
         return _unknown(path, error)
     if code == _SHORT_READ:
