@@ -24,7 +24,7 @@ from interlock.driver.drive import World, drive, refuse_child
 from interlock.driver.executor import Executor
 from interlock.driver.family import Opening
 from interlock.driver.finding import find_run, same_key
-from interlock.driver.lease import fresh, held_now, this_host
+from interlock.driver.lease import HELD, fresh, held_now, this_host
 from interlock.driver.load import restore, run_info
 from interlock.driver.local_setup import begun, default_concurrency, local_executor, refuse_other_systems
 from interlock.driver.loop import Observer
@@ -274,8 +274,8 @@ class App:
         openings.append(reopen.reopen)
         try:
             return self._drive(run_id, openings, timeout_s, on_event)
-        except LeaseHeldError:
-            if accept_changes or not (raises or loops):
+        except LeaseHeldError as error:
+            if error.code != HELD or accept_changes or not (raises or loops):
                 raise
             return amend(self._world(), run_id, raises, loops, user())
 

@@ -26,6 +26,10 @@ from interlock.store.base import Store
 TERM_MS: Final = 90_000
 RENEW_MS: Final = 20_000
 _TRIES: Final = 5
+HELD: Final = "lease-held"
+"""Code of the error of who never had the lease."""
+LOST: Final = "lease-lost"
+"""Code of the error of who had it, and drove."""
 
 
 class Host(msgspec.Struct, frozen=True):
@@ -120,13 +124,13 @@ def kept_off(store: Store, run_id: str, clock: Clock) -> Iterator[bool]:
         store.take_lease(msgspec.structs.replace(before, term=mine.term + 1), mine)
 
 
-def held_error(run_id: str, held: Lease | None) -> LeaseHeldError:
+def held_error(run_id: str, held: Lease | None, code: str = HELD) -> LeaseHeldError:
     """Return the error that tells who drives the run."""
     if held is None:
-        return LeaseHeldError("lease-held", f"run {run_id} is being taken over by another driver", "try again")
+        return LeaseHeldError(code, f"run {run_id} is being taken over by another driver", "try again")
     since, until = _clock_text(held.since_ms), _clock_text(held.expires_ms)
     return LeaseHeldError(
-        "lease-held",
+        code,
         f"run {run_id} is driven by pid {held.pid} on {held.host} since {since}, lease until {until}",
         f"watch it: interlock events {run_id} --follow; stop it for good: interlock abandon {run_id}",
     )
@@ -137,17 +141,17 @@ def lost_error(store: Store, run_id: str) -> LeaseHeldError:
     try:
         taker, run = store.read_lease(run_id), store.run(run_id)
     except StoreError:
-        return held_error(run_id, None)
+        return held_error(run_id, None, LOST)
     if taker is None:
-        return held_error(run_id, None)
+        return held_error(run_id, None, LOST)
     since = f"run {run_id} was taken over by pid {taker.pid} on {taker.host} at {_clock_text(taker.since_ms)}"
     if run.state in RUN_ENDED:
         outcome = ", degraded" if run.outcome == "degraded" else ""
         return LeaseHeldError(
-            "lease-lost", f"{since} and has since ended as {run.state}{outcome}", f"see it: interlock status {run_id}"
+            LOST, f"{since} and has since ended as {run.state}{outcome}", f"see it: interlock status {run_id}"
         )
     left = f", which left it {run.state}" if taker.released else ""
-    return LeaseHeldError("lease-lost", f"{since}{left}", f"see where it stands: interlock status {run_id}")
+    return LeaseHeldError(LOST, f"{since}{left}", f"see where it stands: interlock status {run_id}")
 
 
 def _clock_text(ms: int) -> str:
