@@ -48,7 +48,6 @@ from interlock.store.held import AlreadyRunningError, Held
 from interlock.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
-    from interlock.driver.doctor import Check
     from interlock.driver.estimating import Preview
     from interlock.driver.forking import Draft, Explained, ForkOrder
     from interlock.driver.gc import GcReport
@@ -157,12 +156,6 @@ class App:
         plan = thaw(loaded.plan_json, loaded.run.plan_hash, run_id)
         snap, _ = restore(plan, loaded, self.store.units(run_id))
         return snap, loaded.run.plan_hash
-
-    def doctor(self) -> list[Check]:
-        """Examine host and project."""
-        from interlock.driver.doctor import check_host  # noqa: PLC0415 - a run needs no doctor
-
-        return check_host(self.project.root, self.project.state_dir)
 
     # driving
 

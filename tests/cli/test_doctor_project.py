@@ -104,7 +104,6 @@ HOST = {
     "disk space",
     "/proc",
     "pidfd",
-    "pid namespaces",
 }
 
 

@@ -1,58 +1,16 @@
 from __future__ import annotations
 
-import json
-
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.plan.configurations import WHOLE
 
 from interlock.model.plan import EnvGroup, SecretSource
 from interlock.plan.config import Config, merge_config
 from interlock.plan.config_check import check_config
 from interlock.plan.config_parse import MAX_BYTES, masked, parse_config
-from interlock.plan.config_shown import effective, known_keys
 from interlock.plan.diagnose import render
 from interlock.plan.durations import parse_duration, spelled_duration
-
-WHOLE = b"""
-[run]
-engine = "coder"
-judge = "fast"
-max_concurrency = 8
-journal = "sqlite"
-executor = "local"
-python = ".venv/bin/python"
-timeout = "90s"
-idle_timeout = "none"
-
-[engines.fast]
-kind = "llm"
-api = "openai"
-base_url = "http://127.0.0.1:8080/v1"
-model = "small-1"
-api_key = "$FAST_KEY"
-concurrency = 4
-
-[engines.coder]
-kind = "agent"
-agent = "claude"
-model = "deep"
-args = []
-env = ["staging"]
-
-[models.deep]
-claude = "claude-opus-5"
-"*" = "big-1"
-
-[env.staging]
-vars = ["DEPLOY_REGION"]
-dotenv = [".env.staging"]
-secrets = { DEPLOY_TOKEN = { command = ["pass", "show", "deploy"] }, API_KEY = { var = "STAGING_API_KEY" } }
-
-[limits]
-max_result_bytes = 2048
-"""
 
 
 def faults(text: str) -> str:
@@ -322,53 +280,6 @@ def test_the_vendors_own_endpoint_has_a_key_in_the_vendors_own_variable() -> Non
     assert key_of('api = "openai"\napi_key = "$MINE"') == "MINE"
     assert key_of('api = "openai"\nbase_url = "http://127.0.0.1:1"') is None
     assert parse_config(b'[engines.a]\nkind = "agent"\nagent = "codex"', "f")[0].engines["a"].api_key is None
-
-
-def test_effective_settings_have_an_origin_or_are_defaults() -> None:
-    config, _ = parse_config(WHOLE, "interlock.toml")
-    found = {entry.key: entry for entry in effective(config)}
-    assert found["run.timeout"].value == "90s"
-    assert found["run.timeout"].origin is not None
-    assert found["run.idle_timeout"].value == "none"
-    assert found["limits.max_items"].value == 100_000
-    assert found["limits.max_items"].origin is None
-    assert found["engines.fast.api_key"].value == "$FAST_KEY"
-    secrets = {"DEPLOY_TOKEN": {"command": ("pass", "show", "deploy")}, "API_KEY": {"var": "STAGING_API_KEY"}}
-    assert found["env.staging.secrets"].value == secrets
-    assert found["models.deep.*"].value == "big-1"
-    assert [entry.key for entry in effective(Config())] == [
-        "limits.max_artifact_bytes",
-        "limits.max_items",
-        "limits.max_log_bytes",
-        "limits.max_result_bytes",
-        "run.executor",
-        "run.idle_timeout",
-        "run.journal",
-        "run.judge_clip_chars",
-        "run.max_concurrency",
-        "run.timeout",
-    ]
-
-
-def test_what_is_shown_is_what_a_file_may_say() -> None:
-    config, _ = parse_config(WHOLE, "interlock.toml")
-    lines: dict[str, list[str]] = {}
-    for entry in effective(config):
-        table, _, key = entry.key.rpartition(".")
-        lines.setdefault(table, []).append(f"{json.dumps(key)} = {_toml(entry.value)}\n")
-    text = "".join(f"[{table}]\n{''.join(of)}" for table, of in lines.items())
-    again, diagnostics = parse_config(text.encode(), "interlock.toml")
-    assert diagnostics == ()
-    assert effective(again) == tuple(
-        msgspec.structs.replace(entry, origin=again.origins.get(entry.key)) for entry in effective(config)
-    )
-    assert {entry.key for entry in effective(config)} <= known_keys(config)
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {_toml(inner)}" for key, inner in value.items()) + "}"
-    return json.dumps(value)
 
 
 @given(st.one_of(st.none(), st.integers(1, 2**53)))

@@ -12,7 +12,7 @@ from interlock.cli.output import say, style, write_json_list
 from interlock.cli.session import Session
 from interlock.cli.text import count, safe
 from interlock.driver.configuration import is_faulty
-from interlock.driver.doctor import Check
+from interlock.driver.doctor import Check, check_host
 from interlock.errors import ConfigError, StoreError
 from interlock.model.states import RunState
 from interlock.plan.config import Config
@@ -65,7 +65,10 @@ def _host(app: App) -> list[Check]:
     from interlock.driver.doctor_project import check_state  # noqa: PLC0415 - `--help` needs none of it
 
     blocked = check_state(app.project)
-    return [blocked if blocked and blocked.name == check.name else check for check in app.doctor()]
+    return [
+        blocked if blocked and blocked.name == check.name else check
+        for check in check_host(app.project.root, app.project.state_dir)
+    ]
 
 
 def _interpreter(app: App, config: Config) -> list[Check]:
