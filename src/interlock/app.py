@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from interlock.driver.estimating import Preview
     from interlock.driver.forking import Draft, Explained, ForkOrder
     from interlock.driver.gc import GcReport
-    from interlock.driver.replay_report import Replay
+    from interlock.driver.replay.report import Replay
     from interlock.store.base import RequestKind
 
 CommitHook = Callable[[str], None]
@@ -221,7 +221,7 @@ class App:
         params: ParamsInput | None = None,
     ) -> Replay:
         """Play a recorded run's answers back, to its own plan or to `workflow`; nothing runs and nothing is kept."""
-        from interlock.driver.replays import replay_run  # noqa: PLC0415 - a run replays nothing
+        from interlock.driver.replay.replays import replay_run  # noqa: PLC0415 - a run replays nothing
 
         plan = None if workflow is None else self._compile(workflow, None)
         return replay_run(self.store, run_id, this_host(), plan=plan, faults=faults, params=params)

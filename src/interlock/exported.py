@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from interlock.app import App, OnWarning, open_project
-from interlock.driver.importing import open_export
+from interlock.driver.export.importing import open_export
 from interlock.driver.params import NO_PARAMS, ParamsInput
 from interlock.errors import UsageError
 from interlock.model.states import RunState
@@ -20,7 +20,7 @@ from interlock.plan.config import Config
 
 if TYPE_CHECKING:
     from interlock.driver.estimating import Preview
-    from interlock.driver.replay_report import Replay
+    from interlock.driver.replay.report import Replay
     from interlock.driver.result import Result
     from interlock.model.plan import Plan
     from interlock.store.base import Store

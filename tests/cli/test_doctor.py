@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from interlock.dispatch.agents.base import Card
-from interlock.driver import doctor_engines
-from interlock.driver.doctor import Check, check_host
-from interlock.driver.doctor_engines import check_engines
-from interlock.driver.doctor_env import check_groups
+from interlock.driver.doctor import engines as doctor_engines
+from interlock.driver.doctor.checks import Check, check_host
+from interlock.driver.doctor.engines import check_engines
+from interlock.driver.doctor.env import check_groups
 from interlock.model.plan import EnvGroup, SecretSource
 from interlock.plan.config import Engine
 

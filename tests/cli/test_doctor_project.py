@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.driver.doctor_project import check_interpreter, check_state
+from interlock.driver.doctor.project import check_interpreter, check_state
 from interlock.driver.project import project_at
 
 Interlock = Callable[..., "subprocess.CompletedProcess[str]"]

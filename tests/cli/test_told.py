@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.driver.exporting import new_file
+from interlock.driver.export.exporting import new_file
 from interlock.errors import StoreError
 
 Interlock = Callable[..., "subprocess.CompletedProcess[str]"]

@@ -12,8 +12,8 @@ from typing import Any
 from tests.store import builders as b
 
 from interlock.dispatch.logs.log import RunLog
-from interlock.driver import exporting
-from interlock.driver.exporting import Exported
+from interlock.driver.export import exporting
+from interlock.driver.export.exporting import Exported
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.run import Lease

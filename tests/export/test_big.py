@@ -21,7 +21,8 @@ MOST_MIB = 160
 CODE = """
 import sys
 from pathlib import Path
-from interlock.driver import exporting, importing
+from interlock.driver.export import exporting
+from interlock.driver.export import importing
 journal, file = Path(sys.argv[2]), Path(sys.argv[3])
 if sys.argv[1] == "export":
     with exporting.new_file(file, force=False) as out:

@@ -14,9 +14,9 @@ import pytest
 from tests.export.files import PLAN, done_run, export, journal, lines_of, new_run, say
 from tests.store import builders as b
 
-from interlock.driver import exporting
-from interlock.driver.exporting import export_run
-from interlock.driver.importing import open_export, verify_export
+from interlock.driver.export import exporting
+from interlock.driver.export.exporting import export_run
+from interlock.driver.export.importing import open_export, verify_export
 from interlock.errors import JournalCorruptError, PlanError, StoreError, UsageError
 from interlock.model import canon
 from interlock.model import events as ev
@@ -247,7 +247,7 @@ def test_a_full_disk_is_told_and_leaves_no_half_file(tmp_path: Path) -> None:
     say(tmp_path, b.RUN, os.urandom(90_000))
     # at 64 KiB the file hits the limit that the system sets this process, as it would the end of a disk
     code = (
-        "import resource, sys; from pathlib import Path; from interlock.driver import exporting as e\n"
+        "import resource, sys; from pathlib import Path; from interlock.driver.export import exporting as e\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))\n"
         "try:\n"
         "    with e.new_file(Path(sys.argv[2]), force=False) as out:\n"

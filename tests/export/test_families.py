@@ -11,8 +11,8 @@ import pytest
 from tests.driver.family_world import MAP, World
 from tests.export.files import lines_of
 
-from interlock.driver.exporting import Exported, export_run, new_file
-from interlock.driver.importing import verify_export
+from interlock.driver.export.exporting import Exported, export_run, new_file
+from interlock.driver.export.importing import verify_export
 from interlock.driver.params import ParamsInput
 from interlock.errors import UsageError
 from interlock.exported import ExportApp

@@ -16,9 +16,9 @@ from tests.export.files import export, lines_of, new_run, say
 from tests.store import builders as b
 
 from interlock.dispatch.logs.reading import read_log
-from interlock.driver.exporting import Exported
-from interlock.driver.importing import open_export
-from interlock.driver.scrubbing import RunSecrets, Scrubber, secrets_of
+from interlock.driver.export.exporting import Exported
+from interlock.driver.export.importing import open_export
+from interlock.driver.export.scrubbing import RunSecrets, Scrubber, secrets_of
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.states import RunState

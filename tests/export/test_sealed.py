@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.export.files import export, forged, journal, lines_of, packed
 
-from interlock.driver.importing import open_export, verify_export
-from interlock.driver.sealed import ExportDamagedError
+from interlock.driver.export.importing import open_export, verify_export
+from interlock.driver.export.sealed import ExportDamagedError
 from interlock.errors import InterlockError, StoreError, UsageError
 
 

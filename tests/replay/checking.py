@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from interlock.app import App
-from interlock.driver.exporting import export_run, new_file
-from interlock.driver.replaying import Replay
+from interlock.driver.export.exporting import export_run, new_file
+from interlock.driver.replay.replaying import Replay
 from interlock.exported import ExportApp
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from interlock.app import App, open_project
 from interlock.driver.params import ParamsInput
-from interlock.driver.replaying import Replay
+from interlock.driver.replay.replaying import Replay
 from interlock.errors import UsageError
 from interlock.model.states import Reason
 

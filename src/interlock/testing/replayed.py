@@ -13,7 +13,7 @@ from interlock.api import App, open_export
 from interlock.api import open as open_project
 from interlock.driver.params import ParamsInput
 from interlock.driver.project import find_project
-from interlock.driver.replay_report import Replay
+from interlock.driver.replay.report import Replay
 from interlock.errors import UsageError
 
 

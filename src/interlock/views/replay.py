@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock.driver.replay_report import Replay
+from interlock.driver.replay.report import Replay
 from interlock.views.values import SCHEMA
 
 

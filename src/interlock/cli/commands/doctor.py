@@ -12,7 +12,7 @@ from interlock.cli.output import say, style, write_json_list
 from interlock.cli.session import Session
 from interlock.cli.text import count, safe
 from interlock.driver.configuration import is_faulty
-from interlock.driver.doctor import Check, check_host
+from interlock.driver.doctor.checks import Check, check_host
 from interlock.errors import ConfigError, StoreError
 from interlock.model.states import RunState
 from interlock.plan.config import Config
@@ -62,7 +62,7 @@ def command(session: Session, *, as_json: bool) -> int:
 
 
 def _host(app: App) -> list[Check]:
-    from interlock.driver.doctor_project import check_state  # noqa: PLC0415 - `--help` needs none of it
+    from interlock.driver.doctor.project import check_state  # noqa: PLC0415 - `--help` needs none of it
 
     blocked = check_state(app.project)
     return [
@@ -74,7 +74,7 @@ def _host(app: App) -> list[Check]:
 def _interpreter(app: App, config: Config) -> list[Check]:
     if config.doubts("run.python"):
         return []
-    from interlock.driver.doctor_project import check_interpreter  # noqa: PLC0415 - as above
+    from interlock.driver.doctor.project import check_interpreter  # noqa: PLC0415 - as above
 
     configured = config.run.python
     return [check_interpreter(app.project, configured if isinstance(configured, tuple) else ())]
@@ -84,7 +84,7 @@ def _groups(app: App, config: Config) -> list[Check]:
     groups = [group for name, group in config.env.items() if not config.doubts(f"env.{name}")]
     if not groups:
         return []
-    from interlock.driver.doctor_env import check_groups  # noqa: PLC0415 - only where env groups are configured
+    from interlock.driver.doctor.env import check_groups  # noqa: PLC0415 - only where env groups are configured
 
     return check_groups(groups, app.project.root)
 
@@ -93,7 +93,7 @@ def _engines(app: App, config: Config) -> list[Check]:
     engines = [engine for name, engine in config.engines.items() if not config.doubts(f"engines.{name}")]
     if not engines:
         return []
-    from interlock.driver.doctor_engines import check_engines  # noqa: PLC0415 - only where engines are configured
+    from interlock.driver.doctor.engines import check_engines  # noqa: PLC0415 - only where engines are configured
 
     return check_engines(engines, app.project.root, config.env)
 

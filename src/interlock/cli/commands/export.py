@@ -17,7 +17,7 @@ from interlock.errors import StoreError, UsageError
 from interlock.views.values import SCHEMA
 
 if TYPE_CHECKING:
-    from interlock.driver.exporting import Exported
+    from interlock.driver.export.exporting import Exported
 
 _STDOUT = Path("-")
 
@@ -60,7 +60,7 @@ def command(session: Session, /, run: str | None, **options: Any) -> None:  # no
 
 
 def _export(session: Session, run_id: str, output: Path | None, *, force: bool, as_json: bool) -> None:
-    from interlock.driver.exporting import export_run, new_file  # noqa: PLC0415 - `--help` needs none of it
+    from interlock.driver.export.exporting import export_run, new_file  # noqa: PLC0415 - `--help` needs none of it
 
     places = session.app.project
     if output == _STDOUT:
@@ -125,7 +125,7 @@ def _name(path: Path) -> str:
 
 
 def _verify(path: Path, *, as_json: bool) -> None:
-    from interlock.driver.importing import verify_export  # noqa: PLC0415 - `--help` needs none of it
+    from interlock.driver.export.importing import verify_export  # noqa: PLC0415 - `--help` needs none of it
 
     found = verify_export(path)
     if as_json:

@@ -18,7 +18,7 @@ from interlock.views.replay import replay_view
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from interlock.driver.replay_report import Replay
+    from interlock.driver.replay.report import Replay
 
 _SHOWN = 20
 

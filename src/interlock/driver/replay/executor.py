@@ -19,9 +19,9 @@ from interlock.decide.now import Now
 from interlock.decide.schedule import next_due
 from interlock.dispatch.base import Job, Outcome, Report, Request
 from interlock.driver.clock import StillClock
-from interlock.driver.recording import Past, Recording, outcome
-from interlock.driver.replay_faults import At, Dispatched, Fault, place_of
-from interlock.driver.replay_parts import Part, part_of, under_way
+from interlock.driver.replay.faults import At, Dispatched, Fault, place_of
+from interlock.driver.replay.parts import Part, part_of, under_way
+from interlock.driver.replay.recording import Past, Recording, outcome
 from interlock.model import canon
 from interlock.model.actions import Ahead
 from interlock.model.events import Event, Process

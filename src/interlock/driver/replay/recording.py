@@ -14,7 +14,7 @@ import msgspec
 
 from interlock.decide.work import base_id
 from interlock.dispatch.base import Outcome, Request
-from interlock.driver.scrubbing import DIGEST_HIDDEN
+from interlock.driver.export.scrubbing import DIGEST_HIDDEN
 from interlock.errors import StoreError, UsageError
 from interlock.model.canon import item_digest
 from interlock.model.plan import Plan, Prompt, PythonFunction

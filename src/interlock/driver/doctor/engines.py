@@ -26,8 +26,8 @@ import msgspec
 from interlock.dispatch.agents.base import Card
 from interlock.dispatch.agents.registry import adapter
 from interlock.dispatch.env.clean import clean
-from interlock.driver.doctor import Check
-from interlock.driver.doctor_env import brings
+from interlock.driver.doctor.checks import Check
+from interlock.driver.doctor.env import brings
 from interlock.model.plan import EnvGroup
 from interlock.plan.config import Engine
 

@@ -17,12 +17,12 @@ from interlock.driver.birth import new_run
 from interlock.driver.drive import Driven, World, drive
 from interlock.driver.family import Opening
 from interlock.driver.lease import Host, fresh
-from interlock.driver.recording import Recording, Turn
-from interlock.driver.replay_executor import ReplayClock, ReplayExecutor, Tally
-from interlock.driver.replay_faults import Fault
-from interlock.driver.replay_parts import Part, part_of, under_way
-from interlock.driver.replay_report import Replay, StepReplay, report
-from interlock.driver.replay_taken import take, taken_in, ungated
+from interlock.driver.replay.executor import ReplayClock, ReplayExecutor, Tally
+from interlock.driver.replay.faults import Fault
+from interlock.driver.replay.parts import Part, part_of, under_way
+from interlock.driver.replay.recording import Recording, Turn
+from interlock.driver.replay.report import Replay, StepReplay, report
+from interlock.driver.replay.taken import take, taken_in, ungated
 from interlock.driver.signals import Interrupts
 from interlock.driver.trees import Lost
 from interlock.errors import InterlockError

@@ -9,9 +9,9 @@ import msgspec
 
 from interlock.driver.lease import Host
 from interlock.driver.params import NO_PARAMS, ParamsInput, explaining_recorded, read_params
-from interlock.driver.recording import Recorded, read_recording
-from interlock.driver.replay_faults import parse_fault
-from interlock.driver.replaying import Replay, replay
+from interlock.driver.replay.faults import parse_fault
+from interlock.driver.replay.recording import Recorded, read_recording
+from interlock.driver.replay.replaying import Replay, replay
 from interlock.model import canon
 from interlock.model.plan import Plan
 from interlock.plan.params import coerce_params

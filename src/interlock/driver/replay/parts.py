@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from interlock.decide.work import base_id
-from interlock.driver.recording import Recording
+from interlock.driver.replay.recording import Recording
 from interlock.model.run import Snapshot
 from interlock.store.base import RunRow, StepRow, Store, UnitRow
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from interlock.driver.recording import Recording, TakenStep
+from interlock.driver.replay.recording import Recording, TakenStep
 from interlock.model import events as ev
 from interlock.model.plan import Plan
 from interlock.model.run import Snapshot, Step

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from interlock.driver.doctor import Check
+from interlock.driver.doctor.checks import Check
 from interlock.driver.project import ProjectPaths
 from interlock.driver.sources import FileSources
 from interlock.plan.sources import Missing

@@ -17,8 +17,8 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from interlock.dispatch.logs.copying import log_pieces
-from interlock.driver.scrubbing import RunSecrets, Scrubber, handed_down, secrets_of
-from interlock.driver.sealed import FORMAT, HEADER, Sealer
+from interlock.driver.export.scrubbing import RunSecrets, Scrubber, handed_down, secrets_of
+from interlock.driver.export.sealed import FORMAT, HEADER, Sealer
 from interlock.errors import PlanError, StoreError, UsageError
 from interlock.model import canon
 from interlock.store.dump import Dump, Member, Row, dumping

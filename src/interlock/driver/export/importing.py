@@ -18,8 +18,8 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
+from interlock.driver.export.sealed import HEADER, ExportDamagedError, Line, Unsealer
 from interlock.driver.project import ProjectPaths
-from interlock.driver.sealed import HEADER, ExportDamagedError, Line, Unsealer
 from interlock.errors import StoreError, UsageError
 from interlock.store.base import Store
 from interlock.store.dump import ArtifactFile, Restoring

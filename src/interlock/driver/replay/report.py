@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from interlock.driver.recording import Recording
-from interlock.driver.replay_executor import Tally
-from interlock.driver.replay_faults import Fault
-from interlock.driver.replay_parts import Played, played
+from interlock.driver.export.scrubbing import HASH_HIDDEN
+from interlock.driver.replay.executor import Tally
+from interlock.driver.replay.faults import Fault
+from interlock.driver.replay.parts import Played, played
+from interlock.driver.replay.recording import Recording
 from interlock.driver.result import FAILED, OK, exit_code
-from interlock.driver.scrubbing import HASH_HIDDEN
 from interlock.model.run import Snapshot
 from interlock.store.base import RunRow, StepRow, Store, UnitRow
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from interlock.dispatch.env import dotenv
-from interlock.driver.doctor import Check
+from interlock.driver.doctor.checks import Check
 from interlock.model.plan import EnvGroup
 from interlock.plan.diagnose import listed
 

@@ -1,0 +1,1 @@
+"""What `interlock doctor` looks at: the host, the project, its engines and env groups."""
