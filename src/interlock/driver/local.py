@@ -15,6 +15,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
+from interlock.dispatch.attempt import Attempt
 from interlock.dispatch.base import NEVER, EngineSettings, EnvAudit, Job, Outcome, Report, Request
 from interlock.dispatch.commands.nursery import Pump
 from interlock.dispatch.commands.runner import CommandRunner
@@ -50,6 +53,16 @@ _GATHER_MOST: Final = 128
 _BIRTH_S: Final = 0.004
 
 
+class Secrets(msgspec.Struct, frozen=True):
+    """Where the values of env groups come from, as far as it is not for a job.
+
+    `recall` makes known what earlier drivers told, and returns what it could not; `stop` ends what it and others wait for.
+    """
+
+    recall: Callable[[], Sequence[str]]
+    stop: Callable[[], None]
+
+
 class LocalExecutor:
     """A body of `driver.executor.Executor`, and the owner of `log`. Used by one thread, but for `wake`."""
 
@@ -63,11 +76,12 @@ class LocalExecutor:
         scratch: Path,
         environ: Mapping[str, str] | None = None,
         settings: Callable[[str], EngineSettings] | None = None,
-        recall: Callable[[], Sequence[str]] | None = None,
+        secrets: Secrets | None = None,
     ) -> None:
         base = clean(os.environ if environ is None else environ)
         self._env_for = env_for
-        self._recall = recall
+        self._secrets = secrets
+        self._recalled = self._recalling = False
         self._environ = os.environ if environ is None else environ
         self._base = base
         self._scratch = scratch
@@ -162,7 +176,9 @@ class LocalExecutor:
     def start(self, requests: list[Request]) -> None:
         """Begin the attempts."""
         self._offered_files = 0
-        self._remember(requests)
+        if not self._remember(requests):
+            self._ready += [Attempt(request).never_began(None, "cancelled before it began") for request in requests]
+            return
         now, now_ms = time.monotonic(), time.time_ns() // 1_000_000
         for request in requests:
             if request.job.call is not None:
@@ -175,11 +191,27 @@ class LocalExecutor:
                 self._commands.start(request)
         self._pools.take_back()
 
-    def _remember(self, requests: list[Request]) -> None:
-        """Before the first of this driver begins, make known what earlier ones told: it may show what they left."""
-        recall, self._recall = self._recall, None
-        if recall is not None and requests and (lost := tuple(recall())):
+    def _remember(self, requests: list[Request]) -> bool:
+        """Before the first of this driver begins, make known what earlier ones told: it may show what they left.
+
+        False when that was broken off by `wake`: what is not known can't be kept from being shown.
+        """
+        if self._secrets is None or not requests:
+            return True
+        # a secret's command is a child as well
+        self._reaper.start()
+        if self._recalled:
+            return True
+        self._recalled = self._recalling = True
+        lost = tuple(self._secrets.recall())
+        self._recalling = False
+        if lost:
             self._ready.append(EnvAudit(step=requests[0].job.step, names=(), warnings=lost))
+        return not self._woken
+
+    def _stop_secrets(self) -> None:
+        if self._secrets is not None:
+            self._secrets.stop()
 
     def _prompt_runner(self) -> PromptRunner:
         """Make it at the first prompt: it brings an event loop and the agents' adapters along."""
@@ -297,6 +329,8 @@ class LocalExecutor:
         if self._prompts is not None:
             self._prompts.cancel(dispatches, grace_s)
         self._pools.cancel(None if dispatches is None else frozenset(dispatches), grace_s)
+        if dispatches is None:
+            self._stop_secrets()
 
     def tidy(self, steps: Collection[int]) -> list[str]:
         """End what the steps' attempts left running outside of their groups; return which worktrees had to stay."""
@@ -311,7 +345,9 @@ class LocalExecutor:
         return [text for step in steps for text in self._isolation.tidy(step)]
 
     def wake(self) -> None:
-        """Make `wait` return."""
+        """Make `wait` return, or `start` while it has secrets made known."""
+        if self._recalling:
+            self._stop_secrets()
         self._woken = True
         self._signal()
 
@@ -319,6 +355,7 @@ class LocalExecutor:
         """End everything. Idempotent."""
         if self._closed:
             return
+        self._stop_secrets()
         self._pools.close()
         if self._prompts is not None:
             self._prompts.close()

@@ -12,7 +12,7 @@ from interlock.dispatch.logs.log import RunLog
 from interlock.dispatch.processes.markers import VARIABLE, Marker
 from interlock.driver.engines import key_names, settings_of
 from interlock.driver.executor import Executor
-from interlock.driver.local import LocalExecutor
+from interlock.driver.local import LocalExecutor, Secrets
 from interlock.driver.project import ProjectPaths
 from interlock.errors import UsageError
 from interlock.model import canon
@@ -50,16 +50,19 @@ def local_executor(
     values = canon.loads(params_json.decode())
     secrets = secret_texts((param.name for param in plan.params if param.secret), values)
     groups = {group.name: group for one in plans for group in one.env_groups}
-    resolver = EnvResolver(groups.values(), plan.project.root, secrets, keys=key_names(config))
+    marker = Marker(lease.run_id, lease.holder, lease.term, os.environ.get(VARIABLE, ""))
+    resolver = EnvResolver(
+        groups.values(), plan.project.root, secrets, keys=key_names(config), mark=marker.value("secrets")
+    )
     engines = {engine.name: engine for one in plans for engine in one.engines}
     return LocalExecutor(
         python=next((one.python for one in plans if one.python), ()),
         env_for=lambda job: resolver.resolve(job.env, job.hidden),
-        marker=Marker(lease.run_id, lease.holder, lease.term, os.environ.get(VARIABLE, "")),
+        marker=marker,
         log=RunLog(project.logs / f"{lease.run_id}.log"),
         scratch=project.state_dir / "tmp",
         settings=settings_of(config, engines.values()),
-        recall=partial(resolver.recall, _told(plan, begun)) if groups else None,
+        secrets=Secrets(partial(resolver.recall, _told(plan, begun)), resolver.stop) if groups else None,
     )
 
 

@@ -95,7 +95,7 @@ class Launcher:
             attempt.context = self._contexts.put(shared.context.content(attempt.request))
             return self._begin(attempt, shared, attempt.context, patient=patient)
         except EnvUnresolvedError as error:
-            return attempt.never_began(Reason.ENV_UNRESOLVED, error.message)
+            return attempt.never_began(error.reason, error.message)
         except SpawnError as error:
             return attempt.never_began(Reason.SPAWN_FAILED, str(error))
         except OSError as error:

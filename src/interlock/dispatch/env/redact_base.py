@@ -12,6 +12,7 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.errors import InterlockError
+from interlock.model.states import Reason
 
 MIN_LENGTH: Final = 6
 """A shorter value, in characters, is no usable pattern."""
@@ -80,3 +81,12 @@ class ResolvedEnv(msgspec.Struct, frozen=True):
 
 class EnvUnresolvedError(InterlockError):
     """A variable, file or secret that a job's `env:` names cannot be had; nothing was started."""
+
+    reason: Reason | None = Reason.ENV_UNRESOLVED
+    """What the attempt ends with; None for a cancel."""
+
+
+class EnvStoppedError(EnvUnresolvedError):
+    """Nobody waits for the secret any more: the run stops."""
+
+    reason = None

@@ -3,8 +3,8 @@
 Guarantees: a group is resolved once per driver and only when asked for; a failed one is asked again next time; no
 message holds a value; every value is known to the redactor, whatever it came from, and what is secret (keys, secrets,
 dotenv files) to that of every other job too, also of one under way, since any child may read it from its environment
-or a file. Within a group
-secrets stand over dotenv files, those over variables; a later group stands over an earlier one. Safe from any thread.
+or a file. A secret's command carries the driver's marker, ends when asked to stop, and none begins after that. Within a
+group secrets stand over dotenv files, those over variables; a later group stands over an earlier one. Safe from any thread.
 """
 
 from __future__ import annotations
@@ -21,7 +21,14 @@ from typing import Final
 
 from interlock.dispatch.env.clean import clean
 from interlock.dispatch.env.growing import GrowingRedactor, Hidden
-from interlock.dispatch.env.redact_base import MIN_LENGTH, EnvUnresolvedError, NullRedactor, ResolvedEnv
+from interlock.dispatch.env.redact_base import (
+    MIN_LENGTH,
+    EnvStoppedError,
+    EnvUnresolvedError,
+    NullRedactor,
+    ResolvedEnv,
+)
+from interlock.dispatch.processes.markers import VARIABLE
 from interlock.model.plan import EnvGroup, SecretSource
 
 COMMAND_TIMEOUT_S: Final = 30.0
@@ -35,7 +42,7 @@ _NOTHING: Final = ResolvedEnv({}, NullRedactor())
 class EnvResolver:
     """`extra` are values to redact that no group holds, with their names: params that look like secrets.
 
-    `keys` are the variables with engines' keys.
+    `keys` are the variables with engines' keys; `mark` is the marker of secrets' commands.
     """
 
     def __init__(
@@ -46,6 +53,7 @@ class EnvResolver:
         environ: Mapping[str, str] | None = None,
         *,
         keys: Iterable[str] = (),
+        mark: str = "",
         command_timeout_s: float = COMMAND_TIMEOUT_S,
     ) -> None:
         self._groups = {group.name: group for group in groups}
@@ -56,6 +64,11 @@ class EnvResolver:
         self._known = [(name, self._environ[name]) for name in (*keys, *sources) if self._environ.get(name)]
         self._grows = any(group.dotenv or group.secrets for group in self._groups.values())
         self._command_timeout_s = command_timeout_s
+        self._mark = {os.fsencode(VARIABLE): os.fsencode(mark)} if mark else {}
+        self._command: subprocess.Popen[bytes] | None = None
+        self._command_lock = threading.RLock()
+        """Reentrant, since a signal's handler may ask to stop while this thread starts a command."""
+        self._stopped = False
         self._lock = threading.Lock()
         self._values: dict[str, dict[str, str]] = {}
         self._resolved: dict[tuple[tuple[str, ...], Hidden], ResolvedEnv] = {}
@@ -92,9 +105,18 @@ class EnvResolver:
                     continue
                 try:
                     self._group(name, max(0.1, until - time.monotonic()))
+                except EnvStoppedError:
+                    break
                 except EnvUnresolvedError as error:
                     missing.append(f"{error.message}; until it resolves, what it gave earlier steps cannot be redacted")
         return missing
+
+    def stop(self) -> None:
+        """End the secret's command that runs, and begin no other. Safe in a signal handler. Idempotent."""
+        with self._command_lock:
+            self._stopped = True
+            if self._command is not None:
+                _end(self._command)
 
     def _merge(self, names: tuple[str, ...], more: Hidden) -> ResolvedEnv:
         values: dict[str, str] = {}
@@ -184,15 +206,7 @@ class EnvResolver:
     def _output(self, argv: tuple[str, ...], most_s: float) -> str:
         """Run a secret's command; what it says on stderr is left out of messages, since it may hold the value."""
         try:
-            process = subprocess.Popen(
-                argv,
-                cwd=self._root,
-                env=clean(self._environ),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+            process = self._started(argv)
         except (OSError, ValueError) as error:
             text = error.strerror if isinstance(error, OSError) else "NUL in its arguments"
             raise _SecretCommandError(f"cannot be started: {text}") from error
@@ -202,11 +216,34 @@ class EnvResolver:
             except subprocess.TimeoutExpired:
                 raise _SecretCommandError(f"gave no answer within {most_s:.2g} s") from None
             finally:
-                # its leftovers hold our pipe, and an unreaped leader its pid
-                if process.returncode is None:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.killpg(process.pid, signal.SIGKILL)
+                with self._command_lock:
+                    # its leftovers hold our pipe, and an unreaped leader its pid
+                    _end(process)
+                    self._command = None
+        if self._stopped:
+            raise _stopped()
         return _value(raw, process.returncode)
+
+    def _started(self, argv: tuple[str, ...]) -> subprocess.Popen[bytes]:
+        with self._command_lock:
+            if self._stopped:
+                raise _stopped()
+            process = self._command = subprocess.Popen(
+                argv,
+                cwd=self._root,
+                env=clean(self._environ) | self._mark,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            return process
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 class _SecretCommandError(Exception):
@@ -228,6 +265,10 @@ def _value(raw: bytes, exit_code: int) -> str:
     if "\0" in value:
         raise _SecretCommandError("printed a NUL byte, which no variable can hold")
     return value
+
+
+def _stopped() -> EnvStoppedError:
+    return EnvStoppedError("env-unresolved", "cancelled while its secrets were asked for")
 
 
 def _unresolved(message: str, hint: str) -> EnvUnresolvedError:

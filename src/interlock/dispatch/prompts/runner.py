@@ -152,7 +152,7 @@ class PromptRunner:
         try:
             return self._carry_out(attempt, desk)
         except EnvUnresolvedError as error:
-            return attempt.never_began(Reason.ENV_UNRESOLVED, error.message)
+            return attempt.never_began(error.reason, error.message)
         except InterlockError as error:
             return attempt.never_began(Reason.DISPATCH_ERROR, _told(error))
         except Exception as error:  # noqa: BLE001 - a fault of ours must end as an outcome, or the run would wait for ever

@@ -104,8 +104,8 @@ class PythonPool(Crew):
         for request in waiting:
             if shared.env is not None:
                 self._begin(shared, shared.env, request, time.monotonic(), now_ms())
-            else:
-                self._refuse(request, Reason.ENV_UNRESOLVED, str(error))
+            elif error is not None:
+                self._refuse(request, error.reason or Reason.ABORTED, str(error))
 
     def _begin(self, shared: SharedJob, env: ResolvedEnv, request: Request, now: float, now_ms: int) -> None:
         if env.names and shared.job.key not in self._audited:
