@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from interlock.errors import StoreError
+from interlock.errors import JournalCorruptError, StoreError
 from interlock.store.durable import sync_folder
 from interlock.store.faults import busy, corrupt, reading, translated
 from interlock.store.migrate import check, migrate
@@ -140,12 +140,14 @@ def _tagged_sha256(data: bytes) -> str:
 def open_file(path: Path, on_commit: Callable[[str], None] | None, busy_ms: int) -> Connection:
     """Open for writing; create and migrate as needed."""
     with translated(path):
+        _refuse_orphan(path)
         _create(path)
         _refuse_cut(path)
         found = _connect(path, "mode=rw", on_commit, busy_ms)
     try:
         with translated(path):
-            check(found.raw, path)
+            if check(found.raw, path) == 0:
+                _refuse_bare(path)
             _set_journal_mode(found, busy_ms)
             found.raw.execute("PRAGMA synchronous = FULL")
             found.raw.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
@@ -182,6 +184,37 @@ def _create(path: Path) -> None:
         return
     os.close(handle)
     sync_folder(path.parent)
+
+
+def _refuse_orphan(path: Path) -> None:
+    """Refuse what was written last without what it was written to: SQLite would take it for nothing, and write over it."""
+    wal = _wal(path)
+    if _size(path) == 0 and _size(wal) > 0:
+        state = "empty" if path.exists() else "missing"
+        raise JournalCorruptError(
+            "journal-corrupt",
+            f"the journal {path} is {state}, though {wal.name} beside it holds what was written to it last",
+            f"put the file back beside it; or, to begin anew without these runs, move {wal} away",
+        )
+
+
+def _refuse_bare(path: Path) -> None:
+    """Refuse a journal without a schema where runs have left logs: the file was copied without its WAL."""
+    if _size(path) == 0 or _size(_wal(path)) > 0:
+        return
+    if any((path.parent / "logs").glob("*.log")):
+        raise corrupt(path, "it holds nothing, though runs have left logs beside it; perhaps its WAL was lost")
+
+
+def _wal(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _refuse_cut(path: Path) -> None:
@@ -245,9 +278,10 @@ def _mode_is(raw: sqlite3.Connection, wanted: str) -> bool:
 
 def open_read_only(path: Path, busy_ms: int) -> Connection:
     """Open for reading, beside a writer or in a folder where nothing can be written."""
-    if not path.exists():
-        raise StoreError("no-journal", f"there is no journal at {path}", "start a run first")
     with translated(path):
+        _refuse_orphan(path)
+        if not path.exists():
+            raise StoreError("no-journal", f"there is no journal at {path}", "start a run first")
         _refuse_cut(path)
     found = _readable(path, busy_ms)
     try:
@@ -260,6 +294,8 @@ def open_read_only(path: Path, busy_ms: int) -> Connection:
         raise
     if version == 0:
         found.close()
+        with translated(path):
+            _refuse_bare(path)
         raise StoreError("no-journal", f"the journal {path} is empty", "start a run first")
     return found
 
@@ -272,8 +308,8 @@ def _readable(path: Path, busy_ms: int) -> Connection:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF not in _NO_FILES_BESIDE:
                 raise
-        wal = path.with_name(path.name + "-wal")
-        if not wal.exists() or wal.stat().st_size == 0:
+        wal = _wal(path)
+        if _size(wal) == 0:
             return _connect(path, "mode=ro&immutable=1", None, busy_ms)
         return _copied(path, wal, busy_ms)
 
