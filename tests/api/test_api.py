@@ -76,7 +76,8 @@ with interlock.open("../place") as app:
 """
     )
     run_id = first.pop("run_id")
-    assert first == {"state": "completed", "outcome": "ok", "exit_code": 0, "reason": None, "detail": ""}
+    done = {"state": "completed", "outcome": "ok", "exit_code": 0, "reason": None, "detail": "", "instead": None}
+    assert first == done
     assert status == [["say", "completed"], ["double", "completed"]]
     assert listed == [[run_id, "completed"]]
     assert said(tmp_path) == ['hello it\'s "me"']

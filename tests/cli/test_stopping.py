@@ -240,7 +240,7 @@ def test_a_run_can_be_abandoned_again_while_it_stops_and_afterwards(
         said = abandon.stdout.read()
     after = interlock("abandon", "last", cwd=tmp_path)
     (run,) = json.loads(interlock("list", "--json", cwd=tmp_path).stdout)
-    assert said == f"run {run['id']} abandoned: the run was abandoned\n"
+    assert said == f"run {run['id']} abandoned: the run was abandoned\nnext: interlock resume {run['id']}\n"
     assert [(told.returncode, told.stdout, told.stderr) for told in (again, after)] == [(0, said, "")] * 2
 
 
