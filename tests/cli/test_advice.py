@@ -251,3 +251,8 @@ def test_a_run_under_way_takes_answers_but_no_second_driver(rows: Any) -> None:
         'interlock approve 01JDRUN two --override --note "..."',
         "interlock events 01JDRUN --follow",
     ]
+
+
+def test_a_run_that_has_just_ended_is_not_to_be_watched_though_its_driver_is_still_there(rows: Any) -> None:
+    run = rows.run(state="abandoned", outcome="abandoned")
+    assert commands(next_commands(run, [], PROMPT, live=True)) == ["interlock resume 01JDRUN"]

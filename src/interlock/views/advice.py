@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.model.states import RunState, StepState
+from interlock.model.states import RUN_ENDED, RunState, StepState
 from interlock.store.base import RunRow, StepRow
 from interlock.views.facts import PlanFacts
 
@@ -104,6 +104,8 @@ def with_the_whole(ended: RunRow) -> Next:
 def _own_commands(run: RunRow, steps: Sequence[StepRow], facts: PlanFacts, asked: Asked, *, live: bool) -> list[Next]:
     blocked = [step for step in steps if step.state in _HELD]
     state = RunState(run.state)
+    # a driver that has ended its run may hold it for a moment more
+    live = live and state not in RUN_ENDED
     if live or state is RunState.ACTIVE:
         answers = [found for step in blocked for found in _of_step(run, step, facts, asked) if _is_answer(found)]
         return [*answers, Next(f"interlock events {run.id} --follow" if live else f"interlock run {run.id}")]
