@@ -11,7 +11,6 @@ from collections.abc import Mapping
 import msgspec
 
 from interlock.dispatch.base import EngineSettings
-from interlock.dispatch.env.redact import PatternRedactor
 from interlock.dispatch.env.redact_base import MIN_LENGTH, EnvUnresolvedError, Redactor, ResolvedEnv, StreamRedactor
 from interlock.model.plan import KEY_OF_API
 
@@ -44,6 +43,8 @@ def with_key(settings: EngineSettings, env: ResolvedEnv, environ: Mapping[str, s
             f"interlock, or change `api_key` in [engines.{settings.name}]",
             f"set {name} before you start interlock, or change `api_key` in [engines.{settings.name}]",
         )
+    from interlock.dispatch.env.redact import PatternRedactor  # noqa: PLC0415 - a run of commands asks only for names
+
     own = PatternRedactor({name: key})
     warnings = tuple(
         f"the value of {short} is shorter than {MIN_LENGTH} characters, so it cannot be redacted"
