@@ -62,7 +62,7 @@ def test_the_tighter_of_both_budgets_holds(world: World, mine: str, its: str) ->
     for run_id in (first.run_id, world.children(first.run_id)[0].id):
         rows = read_run(world.app.store, run_id)
         best = read_next(world.app, rows)[0].command
-        assert best == f"interlock resume {first.run_id} --raise max_units=N"
+        assert best == f"interlock resume {first.run_id} --raise max_units=4"
     with pytest.raises(UsageError) as caught:
         world.app.resume(first.run_id, raises={"max_units": 2})
     assert str(caught.value) == "max_units is 2 already; 2 would not raise it"

@@ -120,9 +120,7 @@ def test_a_driver_that_was_overtaken_after_reading_kills_nobodys_children(desk: 
     assert late.killed == []
     assert desk.hand.started == []
     assert desk.attempts() == [("a:solo", 1, "started")]
-    assert str(caught.value) == (
-        "run run-1 is driven by pid 1 on host since 2023-11-14 22:14:50Z, lease until 2023-11-14 22:16:20Z"
-    )
+    assert str(caught.value) == "run run-1 was taken over by pid 1 on host at 2023-11-14 22:14:50Z"
     held = desk.store.read_lease(RUN)
     assert held is not None
     assert not held.released, "the lease is the other one's, and stays with him"
