@@ -53,7 +53,10 @@ def prompt(session: str, body: dict[str, Any]) -> None:
         os._exit(3)
     else:
         reply_to(session, message, finish="stop")["parts"] = [{"type": "text", "text": f"echo: {text}"}]
-    STORE.write_text(json.dumps(sessions), "utf-8")
+    # the test reads it at any time
+    fresh = STORE.with_suffix(".new")
+    fresh.write_text(json.dumps(sessions), "utf-8")
+    fresh.replace(STORE)
 
 
 class Handler(BaseHTTPRequestHandler):

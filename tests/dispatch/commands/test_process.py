@@ -13,6 +13,7 @@ import pytest
 from tests.dispatch.shop import PATIENCE_S, Shop, runs, until
 
 from interlock.dispatch.base import Job
+from interlock.dispatch.commands.output import CHECK_BYTES
 from interlock.dispatch.env.redact_base import NullRedactor, ResolvedEnv
 from interlock.model.plan import Command
 from interlock.model.states import Reason
@@ -82,7 +83,7 @@ def test_a_check_is_judged_by_its_exit_however_much_it_prints(shop: Shop, code: 
     outcome = shop.run(check, accepts_any_exit=True, keeps_end=True)
     assert (outcome.status, outcome.reason, outcome.exit_code) == ("ok", None, code)
     assert outcome.output.endswith(b"\n800000\nEND\nwhy\n" if code else b"\n800000\nEND\n")
-    assert len(outcome.output) < 100_000, "of what is not wanted little is held"
+    assert len(outcome.output) <= CHECK_BYTES + len("why\n"), "of what is not wanted nothing is kept"
 
 
 def test_a_probe_that_says_no_may_print_as_much_as_it_likes_and_one_that_says_yes_gives_its_result(shop: Shop) -> None:

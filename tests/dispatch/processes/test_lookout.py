@@ -98,7 +98,7 @@ def test_its_own_children_end_with_it(shop: Shop) -> None:
     (shop.folder / "inner").write_text(
         "setsid sleep 600 &\necho $! > below.part; mv below.part below\necho $$ > escaped.part; mv escaped.part escaped; wait"
     )
-    request = shop.start(ESCAPE.replace(OUTSIDE, "./inner"))
+    request = shop.start(ESCAPE.replace(OUTSIDE, "./inner") + "until test -e let; do sleep 0.01; done")
     below = pid_in(shop.folder / "below")
     pid = escape(shop)
     assert shop.outcome(request).status == "ok"
@@ -181,6 +181,8 @@ def start() -> Iterator[Callable[..., int]]:
     def begin(*argv: str, mark: str = "") -> int:
         env = {**os.environ, **({"INTERLOCK_MARKER": mark} if mark else {})}
         started.append(subprocess.Popen(argv, env=env, start_new_session=True))
+        # in the middle of its exec a process has no environment
+        until(lambda: reaper_main.marker_of(started[-1].pid) == mark.encode())
         return started[-1].pid
 
     yield begin
@@ -222,7 +224,8 @@ def test_one_that_is_seen_before_its_exec_is_taken_in_after_it(start: Callable[.
     pid = start("sh", "-c", script)
     assert kept.look() == []
     (tmp_path / "go").touch()
-    until(lambda: b"sleep\x00600" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    until(lambda: Path(f"/proc/{pid}/cmdline").read_bytes() == b"sleep\x00600\x00")
+    until(lambda: reaper_main.marker_of(pid))
     assert kept.look() == [pid]
 
 

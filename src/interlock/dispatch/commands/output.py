@@ -77,7 +77,7 @@ class Sink:
 
         What is read as JSON may say a value in a spelling of its own, and more is known by now than when it was read.
         """
-        return self._all.json(self.whole())
+        return self._all.json(self.whole()[-self._keep_bytes :] if self._keeps_end else self.whole())
 
     def tail(self, size: int = TAIL_BYTES) -> bytes:
         """Return the last bytes of what is held."""
