@@ -60,6 +60,8 @@ LANGGRAPH = Peer(
 # ten times as many take it a hundred times as long
 LUIGI = Peer(name="luigi", places=1, units=1_000)
 PEERS = (DBOS, LANGGRAPH, LUIGI)
+TABLE_LOOP_PER_S = 3_180
+"""`/bin/true` by `subprocess.run` in 8 threads, a second, on the machine where bars and peers were measured for them."""
 LUIGI_COLD = 150 / 116
 """Milliseconds that a one-step workflow may take, over Luigi's where that was set."""
 

@@ -51,6 +51,9 @@ def raw_limits(setting: Setting) -> Iterator[Row]:
     yield Row(name="limit: SQLite FULL, 1 row a commit", figure=f"{single:,.0f} rows/s")
     yield Row(name="limit: SQLite FULL, 50 rows a commit", figure=f"{batches:,.0f} rows/s")
     yield Row(name="limit: python -c pass", figure=f"{bare:.0f} ms")
+    loop = bare_loop(setting, TRUE, 500)
+    beside = f"{loop / others.TABLE_LOOP_PER_S:.2f} x the machine for which the bars below were set"
+    yield Row(name="limit: /bin/true in 8 threads", figure=f"{loop:,.0f}/s", beside=beside)
 
 
 def noop_units(setting: Setting) -> Iterator[Row]:
