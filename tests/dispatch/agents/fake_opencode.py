@@ -9,6 +9,7 @@ import base64
 import json
 import os
 import sys
+import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -53,8 +54,8 @@ def prompt(session: str, body: dict[str, Any]) -> None:
         os._exit(3)
     else:
         reply_to(session, message, finish="stop")["parts"] = [{"type": "text", "text": f"echo: {text}"}]
-    # the test reads it at any time
-    fresh = STORE.with_suffix(".new")
+    # the test reads it at any time, and several threads write
+    fresh = STORE.with_suffix(f".{threading.get_ident()}")
     fresh.write_text(json.dumps(sessions), "utf-8")
     fresh.replace(STORE)
 
