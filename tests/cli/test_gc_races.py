@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.waiting import until
@@ -128,10 +129,10 @@ def test_a_fork_whose_source_goes_while_it_is_being_made_is_not_made(
         old = app.run_file(path).run_id
         compiled = App._compile  # noqa: SLF001 - a place between the look at the old run and the fork's birth
 
-        def beside(self: App, *rest: object) -> object:
+        def beside(self: App, *rest: Any) -> object:
             with api.open(tmp_path) as other:
                 assert other.gc(older_than_ms=-1_000).runs == (old,)
-            return compiled(self, *rest)  # type: ignore[arg-type]
+            return compiled(self, *rest)
 
         monkeypatch.setattr(App, "_compile", beside)
         with pytest.raises(StoreError, match=f"there is no run {old}"):

@@ -51,7 +51,8 @@ def test_times_beyond_all_clocks_are_unknown() -> None:
 
 def test_texts_that_are_no_utf_8_are_told_all_the_same() -> None:
     odd: Any = "caf\udce9"
-    given = Answered(session=odd, model=odd, request_id=7)  # type: ignore[arg-type]
+    number: Any = 7
+    given = Answered(session=odd, model=odd, request_id=number)
     found = holdable(msgspec.structs.replace(FINE, error=odd, notices=(odd,), answered_by=given))
     told = r"caf\udce9"
     assert (found.error, found.notices) == (told, (told,))

@@ -60,8 +60,8 @@ def traced(folder: Path, do: Do) -> list[str]:
                 seen.append(f"make {named(path)}")
             return handle
 
-        os.fsync, os.replace, os.mkdir, os.unlink = traced_fsync, traced_replace, traced_mkdir, traced_unlink  # type: ignore[assignment]
-        os.open = traced_open
+        for one in (traced_fsync, traced_replace, traced_mkdir, traced_unlink, traced_open):
+            setattr(os, one.__name__.removeprefix("traced_"), one)
         do(seen)
         return "\n".join(seen)
 

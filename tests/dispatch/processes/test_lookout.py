@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -165,8 +165,8 @@ class Kept:
         self.busy = False
         self.lookout = Lookout(prefix, self._tell, lambda: False)
 
-    def _tell(self, known: object) -> bool:
-        self.told += [] if self.busy else list(known)  # type: ignore[call-overload]
+    def _tell(self, known: Sequence[Known]) -> bool:
+        self.told += [] if self.busy else list(known)
         return not self.busy
 
     def look(self) -> list[int]:

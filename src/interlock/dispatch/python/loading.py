@@ -28,13 +28,15 @@ _digests: dict[str, str] = {}
 
 def _sha256() -> Callable[[bytes], Any]:
     """Return the hash without OpenSSL, which is slow to load."""
+    found: Callable[[bytes], Any]
     for name in ("_sha2", "_sha256"):
         try:
-            found: Callable[[bytes], Any] = importlib.import_module(name).sha256
+            found = importlib.import_module(name).sha256
         except (ImportError, AttributeError):
             continue
         return found
-    return importlib.import_module("hashlib").sha256  # type: ignore[no-any-return]
+    found = importlib.import_module("hashlib").sha256
+    return found
 
 
 _hash = _sha256()
@@ -153,4 +155,5 @@ def _read(path: str) -> bytes:
 
 
 def _digest(data: bytes) -> str:
-    return "sha256:" + _hash(data).hexdigest()  # type: ignore[no-any-return]
+    digest: str = _hash(data).hexdigest()
+    return "sha256:" + digest
