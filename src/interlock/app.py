@@ -152,9 +152,10 @@ class App:
 
     def snapshot(self, run_id: str) -> tuple[Snapshot, str]:
         """Return the run as its driver would see it, and its plan's hash. Raises PlanError."""
-        loaded = self.store.load(run_id)
-        plan = thaw(loaded.plan_json, loaded.run.plan_hash, run_id)
-        snap, _ = restore(plan, loaded, self.store.units(run_id))
+        with self.store.view():
+            loaded = self.store.load(run_id)
+            plan = thaw(loaded.plan_json, loaded.run.plan_hash, run_id)
+            snap, _ = restore(plan, loaded, self.store.units(run_id))
         return snap, loaded.run.plan_hash
 
     # driving

@@ -34,7 +34,7 @@ def test_a_driver_killed_at_any_commit_loses_nothing_and_repeats_nothing(prove: 
 
 
 def test_a_driver_that_sleeps_through_its_lease_changes_nothing(prove: Prove) -> None:
-    done = prove("-m", "interlock.testing.suspension", "--every", "3")
+    done = prove("-m", "interlock.testing.suspension", "--every", "3", "--resumed")
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith(" woke while another drove, 0 faults\n")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.driver.desk import HOST, RUN, Desk, all_well, real_plan
+from tests.store import builders as b
 
 from interlock.decide.reopen import close_lost, go_on
 from interlock.dispatch.base import Report, Started
@@ -25,6 +26,7 @@ from interlock.model.run import Lease
 from interlock.model.states import Reason
 from interlock.store.attempt_rows import TreeRow
 from interlock.store.base import Loaded
+from interlock.store.sqlite import SqliteStore
 from interlock.testing.build import failed, ok, over, step
 from interlock.testing.executors import HandExecutor
 
@@ -124,6 +126,45 @@ def test_a_driver_that_was_overtaken_after_reading_kills_nobodys_children(desk: 
     held = desk.store.read_lease(RUN)
     assert held is not None
     assert not held.released, "the lease is the other one's, and stays with him"
+
+
+def test_a_driver_that_pauses_while_it_renews_kills_nobodys_children_either(desk: Desk) -> None:
+    die_at_work(desk)
+
+    def once_it_renewed(moment: str) -> None:
+        if moment == "after":
+            desk.hook = lambda _moment: None
+            desk.clock.sleep(TERM_MS)
+            desk.take_over()
+
+    def meanwhile() -> None:
+        desk.hook = once_it_renewed
+
+    late = Successor(desk, meanwhile)
+    with pytest.raises(LeaseHeldError):
+        late.drive()
+    assert late.killed == []
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_run_that_another_one_drives_while_it_is_read_is_not_taken_for_a_run(desk: Desk, *, begun: bool) -> None:
+    if begun:
+        desk.store.commit(desk.lease, [b.started(1)])
+
+    def meanwhile() -> None:
+        desk.clock.sleep(TERM_MS)
+        other = desk.take_over()
+        with SqliteStore.open(desk.path) as store:
+            if not begun:
+                store.commit(other, [b.started(1)])
+            assert not store.commit(other, [b.reserved(0), b.finished(0), b.completed(b'"ok"')]).lost
+
+    late = Successor(desk, meanwhile)
+    with pytest.raises(LeaseHeldError) as caught:
+        late.drive()
+    assert caught.value.code == "lease-lost"
+    assert desk.hand.started == []
+    assert desk.store.run(RUN).state == "active"
 
 
 def test_a_driver_that_paused_and_was_not_overtaken_renews_before_it_kills(desk: Desk) -> None:

@@ -286,3 +286,14 @@ class RunsSuite:
         assert caught.value.code == "steps-open"
         store.commit(b.lease(), [b.completed(), done])
         assert store.run(b.RUN).outcome == "ok"
+
+    def test_a_view_holds_other_reads_and_ends_before_the_next_commit(self, store: Store) -> None:
+        mine = b.begin(store)
+        with store.view():
+            loaded, units = store.load(b.RUN), list(store.units(b.RUN))
+            with store.view():
+                assert store.run(b.RUN) == loaded.run
+            assert store.steps(b.RUN) == list(loaded.steps)
+        assert [unit.state for unit in units] == ["pending"]
+        store.commit(mine, [b.reserved(0)])
+        assert [unit.state for unit in store.units(b.RUN)] == ["running"]

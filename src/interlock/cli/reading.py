@@ -39,21 +39,22 @@ _PREVIEW_FROM_BYTES: Final = 16 * 1024 * 1024
 
 
 def read_run(store: Store, run_id: str) -> RunRows:
-    """Read what `status` is made of."""
-    row = store.run(run_id)
-    facts = facts_of(store)
-    return RunRows(
-        run=row,
-        lease=store.read_lease(run_id),
-        facts=facts(run_id, row.plan_hash),
-        hide=hide_in(store, row, facts),
-        steps=store.steps(run_id),
-        census=store.census(run_id),
-        spent=store.spent(run_id),
-        approvals=store.approvals(run_id),
-        notices=store.notices(run_id),
-        children=store.children(run_id),
-    )
+    """Read what `status` is made of, at one moment of a run that may go on meanwhile."""
+    with store.view():
+        row = store.run(run_id)
+        facts = facts_of(store)
+        return RunRows(
+            run=row,
+            lease=store.read_lease(run_id),
+            facts=facts(run_id, row.plan_hash),
+            hide=hide_in(store, row, facts),
+            steps=store.steps(run_id),
+            census=store.census(run_id),
+            spent=store.spent(run_id),
+            approvals=store.approvals(run_id),
+            notices=store.notices(run_id),
+            children=store.children(run_id),
+        )
 
 
 def read_next(app: App, rows: RunRows, *, live: bool = False) -> list[Next]:

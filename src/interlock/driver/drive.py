@@ -205,6 +205,7 @@ class Reviver:
             lost = world.settle_lost(plan, run_id, store.worktrees(run_id))
         loaded, counting = with_lost(loaded, self._dead)
         snap, recorded = restore(plan, loaded, store.units(run_id), above)
+        self._require_ours()
 
         def opening(snap: Snapshot, now: Now) -> list[ev.Event]:
             return [*close_lost(snap, now, lost.trees), *lost_notices(lost, now.at)]
@@ -215,10 +216,19 @@ class Reviver:
     def _prove(self) -> None:
         """Renew before killing what others left: after a pause these may be the children of who took over."""
         world, held = self._world, self._held
-        lease = renewed(held[0], world.clock)
-        if not world.store.renew(lease):
-            raise lost_error(world.store, lease.run_id)
-        held[0] = lease
+        while True:
+            lease = renewed(held[0], world.clock)
+            if not world.store.renew(lease):
+                raise lost_error(world.store, lease.run_id)
+            held[0] = lease
+            if world.clock.boot_ms() < lease.expires_boot_ms:
+                return
+
+    def _require_ours(self) -> None:
+        """Look whose the run is once it has been read: rows from before and after a take-over make no run."""
+        ours, found = self._held[0], self._world.store.read_lease(self._held[0].run_id)
+        if found is None or (found.holder, found.term) != (ours.holder, ours.term):
+            raise lost_error(self._world.store, ours.run_id)
 
 
 def _compare(recorded: dict[tuple[int, int], str], snap: Snapshot, now: Now) -> list[ev.Event]:

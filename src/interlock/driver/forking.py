@@ -53,8 +53,9 @@ class Old:
     """The run that a fork is made from, as it stands now. It may still be driven: what has completed is taken."""
 
     def __init__(self, store: Store, run_id: str) -> None:
-        loaded = store.load(run_id)
-        self._rows: dict[tuple[int, int], UnitRow] = {(row.step, row.ordinal): row for row in store.units(run_id)}
+        with store.view():
+            loaded = store.load(run_id)
+            self._rows: dict[tuple[int, int], UnitRow] = {(row.step, row.ordinal): row for row in store.units(run_id)}
         plan = thaw(loaded.plan_json, loaded.run.plan_hash, run_id)
         self.snap, _ = restore(plan, loaded, self._rows.values())
         self.params_json = loaded.run.params_json

@@ -8,6 +8,7 @@ is refused when holder and term are no longer the run's; a terminal state is nev
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Literal, Protocol
 
 import msgspec
@@ -228,6 +229,10 @@ class Store(Protocol):
         one that finished is returned too. With `alone` raise AlreadyRunningError while a run of the workflow has a
         lease that is held. A fork of a run that is not there (any more) is refused.
         """
+        ...
+
+    def view(self) -> AbstractContextManager[None]:
+        """Let the reads inside see one moment, whatever is committed meanwhile. Nothing may be written inside."""
         ...
 
     def read_lease(self, run_id: str) -> Lease | None:

@@ -55,8 +55,11 @@ class Connection:
 
     @contextmanager
     def read(self) -> Iterator[None]:
-        """One consistent view for several reads."""
+        """One consistent view for several reads, those of a view inside included."""
         with reading(self.path):
+            if self.raw.in_transaction:
+                yield
+                return
             self.raw.execute("BEGIN")
             try:
                 yield

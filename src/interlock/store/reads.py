@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from interlock.errors import JournalCorruptError, StoreError
@@ -46,6 +47,10 @@ class Reader:
     def notice(self) -> str:
         """Something a person should know about how the journal was opened, else empty."""
         return self._db.notice
+
+    def view(self) -> AbstractContextManager[None]:
+        """Let the reads inside see one moment."""
+        return self._db.read()
 
     def _all(self, query: str, *values: object) -> list[Any]:
         return self._db.raw.execute(self._queries[query], values).fetchall()

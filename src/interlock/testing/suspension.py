@@ -1,8 +1,9 @@
 """A driver that is stopped in the middle and wakes after another took its lease over.
 
 Run as `python -m interlock.testing.suspension [--every N]`; exits 1 if anything does not hold. The one that wakes
-must find out, start nothing, and change nothing but the ends of its own attempts that nobody has closed. A driver that
-was to be stopped and was not is a fault, unless it had fewer commits to make; and some must wake while another drives.
+must find out, start nothing, and change nothing but the ends of its own attempts that nobody has closed. Some begin the
+run, others go on with what a killed one left: these are stopped while they take over, and read. A driver that was to be
+stopped and was not is a fault, unless it had fewer commits to make; and some must wake while another drives.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import shutil
 import signal
 import sys
 import tempfile
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +33,10 @@ LATER_MS: Final = 100_000
 LEASE_HELD: Final = 5
 _OTHERS_COMMIT: Final = 4
 """After which the second driver is stopped: it has closed what the first left open and begun work of its own."""
+_KILLED: Final = (3, 5, 6)
+"""Commits after which drivers are killed whose runs others go on with, who are then suspended."""
+_TAKING_OVER: Final = 3
+"""Commits in which a driver takes the lease over, renews it and closes what was left."""
 
 
 class Sleeper:
@@ -145,6 +152,7 @@ def main(argv: list[str] | None = None) -> int:
     """Suspend a driver after each commit of the sample run, or each N-th."""
     parser = argparse.ArgumentParser(prog="python -m interlock.testing.suspension", description=__doc__)
     parser.add_argument("--every", type=int, default=1, help="suspend only after each N-th commit")
+    parser.add_argument("--resumed", action="store_true", help="suspend also drivers that go on with a run")
     parser.add_argument("--first", action="store_true", help="stop at the first fault")
     chosen = parser.parse_args(argv)
     folder = Path(tempfile.mkdtemp(prefix="interlock-suspension-"))
@@ -154,10 +162,17 @@ def main(argv: list[str] | None = None) -> int:
         sys.stderr.write(f"error: {error}\n")
         return 1
     tried: list[Overtaken] = []
-    for commit in range(1, commits + 1, chosen.every):
-        tried.append(suspend(new_project(folder / str(commit)), commit, wanted))
+    cases = [(0, commit) for commit in range(1, commits + 1, chosen.every)]
+    if chosen.resumed:
+        cases += product(_KILLED, range(1, _TAKING_OVER + 1))
+    for killed, commit in cases:
+        project = new_project(folder / f"{killed}-{commit}")
+        if killed:
+            wait(fork(project, partial(drivers.drive, Killer("after", killed))))
+        tried.append(suspend(project, commit, wanted))
         if tried[-1].fault:
-            sys.stderr.write(f"suspended after commit {commit}: {tried[-1].fault}\n")
+            before = f" of a run that was left after commit {killed}" if killed else ""
+            sys.stderr.write(f"suspended after commit {commit}{before}: {tried[-1].fault}\n")
             if chosen.first:
                 break
     slept, crossed = sum(one.slept for one in tried), sum(one.crossed for one in tried)

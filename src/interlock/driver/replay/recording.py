@@ -8,6 +8,7 @@ a unit goes by the id that it has in a replay, since that sees the hidden item o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final, Literal, Protocol
 
 import msgspec
@@ -29,6 +30,10 @@ Kind = Literal["reopen", "go_on"]
 
 class Recorded(Protocol):
     """What is read of a store: a journal, or an exported run."""
+
+    def view(self) -> AbstractContextManager[None]:
+        """Let the reads inside see one moment."""
+        ...
 
     def run(self, run_id: str) -> RunRow:
         """One run."""
@@ -137,11 +142,13 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_recording(store: Recorded, run_id: str) -> Recording:
     """Read a run that has stopped. Raises UsageError for one that may be driven now, PlanError for a damaged plan."""
-    run = store.run(run_id)
-    if run.state == "active":
-        message = f"run {run_id} has not come to an end, so its record is not whole"
-        raise UsageError("run-active", message, f"drive it to its end first: interlock run {run_id}")
-    return _read(store, run)
+    # it may be reopened meanwhile
+    with store.view():
+        run = store.run(run_id)
+        if run.state == "active":
+            message = f"run {run_id} has not come to an end, so its record is not whole"
+            raise UsageError("run-active", message, f"drive it to its end first: interlock run {run_id}")
+        return _read(store, run)
 
 
 def _read(store: Recorded, run: RunRow) -> Recording:
