@@ -151,20 +151,20 @@ def test_a_reaper_that_somebody_ended_is_followed_by_another(monkeypatch: pytest
 def test_a_killed_drivers_children_end_though_its_first_reaper_was_killed_before(tmp_path: Path, run_id: str) -> None:
     driver = Driver(tmp_path, run_id, "echo $$ > a; sleep 600")
     pid = _wait_for(tmp_path, "a")
-    first = reaper_of(driver)
+    first = until(lambda: reaper_of(driver))
     os.kill(first, signal.SIGKILL)
-    until(lambda: reaper_of(driver) not in (first, 0))
+    until(lambda: reaper_of(driver) not in (first, None))
     driver.kill()
     until(lambda: not runs(pid), 10)
 
 
-def reaper_of(driver: Driver) -> int:
-    """Return the pid of the driver's reaper, 0 while it has none that runs."""
+def reaper_of(driver: Driver) -> int | None:
+    """Return the pid of the driver's reaper while it has one that runs; never 0, which would be who kills it himself."""
     for child in psutil.Process(driver.process.pid).children():
         with contextlib.suppress(psutil.Error):
             if reaper_main.__file__ in child.cmdline():
                 return child.pid
-    return 0
+    return None
 
 
 def test_the_reaper_ignores_the_signals_of_a_closing_terminal() -> None:
