@@ -13,7 +13,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import click
 import msgspec
@@ -131,3 +131,12 @@ def discard_output() -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
+
+
+def is_stalled(stream: IO[str]) -> bool:
+    """Tell whether a write there would have to wait for its reader."""
+    import select  # noqa: PLC0415 - only who is asked to stop asks
+
+    with contextlib.suppress(OSError, ValueError):
+        return not select.select((), (stream,), (), 0)[1]
+    return False
