@@ -9,7 +9,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 from tests.cli.waiting import until
 
 Interlock = Callable[..., "subprocess.CompletedProcess[str]"]
+Begin = Callable[..., "subprocess.Popen[Any]"]
 Start = Callable[[str, str], "subprocess.Popen[str]"]
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP]
 PAUSING = """
@@ -44,31 +45,27 @@ CLOSING = "interlock.cli.program._flushed"
 
 
 @pytest.fixture
-def paused(tmp_path: Path) -> Iterator[Start]:
+def paused(begin: Begin, tmp_path: Path) -> Start:
     """Starts `interlock run TARGET`, and returns when it is at a place where it waits for a file `go`."""
-    started: list[subprocess.Popen[str]] = []
     (tmp_path / "flow.md").write_text("---\nsteps:\n  - { id: a, run: 'echo did >> did' }\n---\n", encoding="utf-8")
 
     def start(place: str, target: str) -> subprocess.Popen[str]:
         module, _, name = place.rpartition(".")
         (tmp_path / "here").unlink(missing_ok=True)
-        process = subprocess.Popen(
-            [sys.executable, "-c", PAUSING.format(module=module, name=name), "run", target],
+        process = begin(
+            "run",
+            target,
+            program=[sys.executable, "-c", PAUSING.format(module=module, name=name)],
             cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
         )
-        started.append(process)
         until((tmp_path / "here").exists)
         return process
 
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
+    return start
 
 
 @pytest.fixture
@@ -193,28 +190,26 @@ def test_a_run_that_has_ended_keeps_its_exit_code_when_a_signal_comes_while_it_i
 
 @pytest.mark.parametrize("both", [False, True])
 def test_a_run_that_has_ended_waits_for_a_reader_until_it_is_asked_to_stop(
-    interlock: Interlock, tmp_path: Path, *, both: bool
+    begin: Begin, interlock: Interlock, tmp_path: Path, *, both: bool
 ) -> None:
     (tmp_path / "flow.md").write_text("---\nsteps:\n  - { id: a, run: exit 3 }\n---\n", encoding="utf-8")
     reader, writer = full_pipe()
-    program = [sys.executable, "-c", "from interlock.cli.entry import main; main()"]
-    with subprocess.Popen(
-        [*program, "run", "flow.md"],
+    process = begin(
+        "run",
+        "flow.md",
         cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
         stdout=writer,
         stderr=writer if both else subprocess.PIPE,
         start_new_session=True,
-    ) as process:
-        os.close(writer)
-        try:
-            until(lambda: [run["state"] for run in runs_in(interlock, tmp_path)] == ["failed"])
-            assert process.poll() is None
-            until(lambda: has_ended(process, signal.SIGTERM))
-        finally:
-            process.kill()
-            os.close(reader)
-        said = "" if process.stderr is None else process.stderr.read().decode()
+    )
+    os.close(writer)
+    try:
+        until(lambda: [run["state"] for run in runs_in(interlock, tmp_path)] == ["failed"])
+        assert process.poll() is None
+        until(lambda: has_ended(process, signal.SIGTERM))
+    finally:
+        os.close(reader)
+    said = "" if process.stderr is None else process.stderr.read().decode()
     (run,) = runs_in(interlock, tmp_path)
     told = f"how run {run['id']} ended could not be written: nobody reads it"
     assert process.returncode == 1
