@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from interlock.store.base import Census, RunRow, StepRow, UnitRow
 from interlock.store.births import NewRun, NewStep
 from interlock.store.sqlite import SqliteStore
 
+PROGRAM = [sys.executable, "-c", "from interlock.cli.entry import main; main()"]
 _RUN = RunRow(
     id="01JDRUN",
     workflow="flow.md",
@@ -132,12 +133,28 @@ def snapshot() -> Snapshot:
 
 
 @pytest.fixture
+def begin() -> Iterator[Callable[..., subprocess.Popen[Any]]]:
+    """Starts the program as a process of its own, without input; what runs at the end of the test is killed."""
+    started: list[subprocess.Popen[Any]] = []
+
+    def call(*arguments: str, program: Sequence[str] = PROGRAM, **how: Any) -> subprocess.Popen[Any]:
+        process = subprocess.Popen([*program, *arguments], stdin=subprocess.DEVNULL, **how)
+        started.append(process)
+        return process
+
+    yield call
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
 def interlock() -> Callable[..., subprocess.CompletedProcess[str]]:
     """The program as a process of its own, in a folder."""
 
     def call(*arguments: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-c", "from interlock.cli.entry import main; main()", *arguments],
+            [*PROGRAM, *arguments],
             cwd=cwd,
             env={**os.environ, **env},
             capture_output=True,

@@ -49,12 +49,16 @@ def test_a_step_that_has_not_begun_has_no_artifact_yet(tmp_path: Path, interlock
 
 
 def test_work_that_was_never_done_makes_no_artifact(tmp_path: Path, interlock: Interlock, flow: Flow) -> None:
-    flow("id: long, run: sleep 60")
+    flow("id: long, run: sleep 60", "id: late, run: echo late")
     assert interlock("run", "flow.md", "--timeout", "100ms", cwd=tmp_path).returncode == 130
     assert interlock("abandon", "last", cwd=tmp_path).returncode == 0
-    told = interlock("status", "last", "--artifact", "long", cwd=tmp_path)
-    assert (told.returncode, told.stdout) == (2, "")
-    assert told.stderr.startswith("error: step 'long' failed (abandoned) and has no artifact\n")
+    for step, why in (
+        ("long", "failed (abandoned) and has no artifact"),
+        ("late", "never began, since the run was abandoned; it has no artifact"),
+    ):
+        told = interlock("status", "last", "--artifact", step, cwd=tmp_path)
+        assert (told.returncode, told.stdout) == (2, "")
+        assert told.stderr.startswith(f"error: step '{step}' {why}\n")
 
 
 def test_an_empty_list_that_waits_for_a_person_can_be_read(tmp_path: Path, interlock: Interlock, flow: Flow) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import pytest
 from tests.cli.waiting import until
 
 Interlock = Callable[..., "subprocess.CompletedProcess[str]"]
+Begin = Callable[..., "subprocess.Popen[Any]"]
 Start = Callable[[str, str], "subprocess.Popen[str]"]
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP]
 PAUSING = """
@@ -27,6 +31,7 @@ def paused(*given, **named):
     Path("here").touch()
     while not Path("go").exists():
         time.sleep(0.01)
+        Path("here").touch()
     return whole(*given, **named)
 
 module.{name} = paused
@@ -36,34 +41,47 @@ main()
 READING = "interlock.driver.drive.restore"
 COMPILING = "interlock.driver.compiling.require_plan"
 TELLING = "interlock.cli.driving.show_summary"
+CLOSING = "interlock.cli.program._flushed"
 
 
 @pytest.fixture
-def paused(tmp_path: Path) -> Iterator[Start]:
+def paused(begin: Begin, tmp_path: Path) -> Start:
     """Starts `interlock run TARGET`, and returns when it is at a place where it waits for a file `go`."""
-    started: list[subprocess.Popen[str]] = []
     (tmp_path / "flow.md").write_text("---\nsteps:\n  - { id: a, run: 'echo did >> did' }\n---\n", encoding="utf-8")
 
     def start(place: str, target: str) -> subprocess.Popen[str]:
         module, _, name = place.rpartition(".")
         (tmp_path / "here").unlink(missing_ok=True)
-        process = subprocess.Popen(
-            [sys.executable, "-c", PAUSING.format(module=module, name=name), "run", target],
+        process = begin(
+            "run",
+            target,
+            program=[sys.executable, "-c", PAUSING.format(module=module, name=name)],
             cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
         )
-        started.append(process)
         until((tmp_path / "here").exists)
         return process
 
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
+    return start
+
+
+@pytest.fixture
+def asked(paused: Start, tmp_path: Path) -> Callable[[signal.Signals], subprocess.Popen[str]]:
+    """Starts a run that is asked to stop while it is read, and returns when it has waited on in spite of that."""
+
+    def ask(number: signal.Signals) -> subprocess.Popen[str]:
+        process = paused(READING, "flow.md")
+        process.send_signal(number)
+        # the first sign of life may have been on its way before the signal
+        for _ in range(2):
+            (tmp_path / "here").unlink()
+            until((tmp_path / "here").exists)
+        return process
+
+    return ask
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
@@ -76,14 +94,36 @@ def run_of(interlock: Interlock, folder: Path) -> dict[str, Any]:
     return found
 
 
+def has_ended(process: subprocess.Popen[bytes], number: signal.Signals) -> bool:
+    """Tell whether it has, and ask it to if not."""
+    process.send_signal(number)
+    return process.poll() is not None
+
+
+def full_pipe() -> tuple[int, int]:
+    """Return a pipe that takes no more."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"x" * select.PIPE_BUF)
+    os.set_blocking(writer, True)
+    return reader, writer
+
+
+def runs_in(interlock: Interlock, folder: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(interlock("list", "--json", cwd=folder).stdout)
+    return found
+
+
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_while_a_run_is_read_ends_it_before_anything_begins_and_frees_it(
-    paused: Start, interlock: Interlock, tmp_path: Path, number: signal.Signals
+    asked: Callable[[signal.Signals], subprocess.Popen[str]],
+    interlock: Interlock,
+    tmp_path: Path,
+    number: signal.Signals,
 ) -> None:
-    process = paused(READING, "flow.md")
-    process.send_signal(number)
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(0.3)
+    process = asked(number)
     (tmp_path / "go").touch()
     code, said = ended(process)
     run = run_of(interlock, tmp_path)
@@ -96,12 +136,12 @@ def test_a_signal_while_a_run_is_read_ends_it_before_anything_begins_and_frees_i
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_second_signal_does_not_wait_until_the_run_is_read(
-    paused: Start, interlock: Interlock, tmp_path: Path, number: signal.Signals
+    asked: Callable[[signal.Signals], subprocess.Popen[str]],
+    interlock: Interlock,
+    tmp_path: Path,
+    number: signal.Signals,
 ) -> None:
-    process = paused(READING, "flow.md")
-    process.send_signal(number)
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(0.3)
+    process = asked(number)
     process.send_signal(number)
     code, said = ended(process)
     assert (code, said.strip()) == (130, "")
@@ -117,14 +157,15 @@ def test_a_signal_before_there_is_a_run_ends_the_program_and_leaves_none(
     process.send_signal(number)
     code, said = ended(process)
     assert (code, said.strip()) == (130, "")
-    assert json.loads(interlock("list", "--json", cwd=tmp_path).stdout) == []
+    assert runs_in(interlock, tmp_path) == []
 
 
+@pytest.mark.parametrize("place", [TELLING, CLOSING])
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_when_all_is_done_takes_neither_the_summary_nor_the_exit_code(
-    paused: Start, tmp_path: Path, number: signal.Signals
+    paused: Start, tmp_path: Path, number: signal.Signals, place: str
 ) -> None:
-    process = paused(TELLING, "flow.md")
+    process = paused(place, "flow.md")
     process.send_signal(number)
     process.send_signal(number)
     (tmp_path / "go").touch()
@@ -145,3 +186,31 @@ def test_a_run_that_has_ended_keeps_its_exit_code_when_a_signal_comes_while_it_i
     code, said = ended(process)
     assert (code, " completed after " in said) == (0, True)
     assert run_of(interlock, tmp_path)["lease"]["released"]
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_a_run_that_has_ended_waits_for_a_reader_until_it_is_asked_to_stop(
+    begin: Begin, interlock: Interlock, tmp_path: Path, *, both: bool
+) -> None:
+    (tmp_path / "flow.md").write_text("---\nsteps:\n  - { id: a, run: exit 3 }\n---\n", encoding="utf-8")
+    reader, writer = full_pipe()
+    process = begin(
+        "run",
+        "flow.md",
+        cwd=tmp_path,
+        stdout=writer,
+        stderr=writer if both else subprocess.PIPE,
+        start_new_session=True,
+    )
+    os.close(writer)
+    try:
+        until(lambda: [run["state"] for run in runs_in(interlock, tmp_path)] == ["failed"])
+        assert process.poll() is None
+        until(lambda: has_ended(process, signal.SIGTERM))
+    finally:
+        os.close(reader)
+    said = "" if process.stderr is None else process.stderr.read().decode()
+    (run,) = runs_in(interlock, tmp_path)
+    told = f"how run {run['id']} ended could not be written: nobody reads it"
+    assert process.returncode == 1
+    assert said == ("" if both else f"note: {told}; see it with `interlock status {run['id']}`\n")

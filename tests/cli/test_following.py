@@ -3,39 +3,26 @@
 from __future__ import annotations
 
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 Interlock = Callable[..., "subprocess.CompletedProcess[str]"]
-PROGRAM = [sys.executable, "-c", "from interlock.cli.entry import main; main()"]
 APPROVAL = "---\nsteps:\n  - { id: a, run: echo made, gate: { approval: true } }\n---\n"
 LONG = "---\nsteps:\n  - { id: a, run: touch begun; until test -e open; do sleep 0.1; done; echo more }\n---\n"
 
 
 @pytest.fixture
-def follow(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def follow(begin: Callable[..., subprocess.Popen[Any]], tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
     """Starts a command that follows the last run."""
-    started: list[subprocess.Popen[str]] = []
 
     def call(*arguments: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [*PROGRAM, *arguments, "last", "--follow"],
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        started.append(process)
-        return process
+        pipe = subprocess.PIPE
+        return begin(*arguments, "last", "--follow", cwd=tmp_path, stdout=pipe, stderr=pipe, text=True)
 
-    yield call
-    for process in started:
-        process.kill()
-        process.communicate()
+    return call
 
 
 def first_lines(process: subprocess.Popen[str], number: int) -> list[str]:

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,13 @@ from tests.cli.waiting import until
 
 import interlock as api
 from interlock.app import App
+from interlock.cli import program
+from interlock.cli.commands import list as listing
 from interlock.dispatch.git.base import WorktreeAsk
 from interlock.dispatch.git.trees import Trees
 from interlock.driver.forking import ForkOrder
 from interlock.errors import StoreError
+from interlock.store.base import RunRow
 from interlock.store.faults import full
 from interlock.store.sqlite import SqliteStore
 
@@ -138,6 +141,26 @@ def test_a_fork_whose_source_goes_while_it_is_being_made_is_not_made(
         with pytest.raises(StoreError, match=f"there is no run {old}"):
             app.fork(ForkOrder(run=old))
         assert app.store.runs() == []
+
+
+def test_a_list_is_whole_though_runs_go_while_it_is_written(
+    flow: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = flow("id: bad, run: exit 1")
+    with api.open(tmp_path) as app:
+        old = app.run_file(path).run_id
+        views = listing._views  # noqa: SLF001 - a place between the look at the runs and at what each is
+
+        def beside(own: App, rows: Sequence[RunRow]) -> Iterator[dict[str, Any]]:
+            assert app.gc(older_than_ms=-1_000).runs == (old,)
+            app.run_file(path)
+            return views(own, [*rows, *own.store.runs()])
+
+        monkeypatch.setattr(listing, "_views", beside)
+        assert program.run(["--project", str(tmp_path), "list", "--json"]) == 0
+        told = capfd.readouterr()
+        assert [run["id"] for run in json.loads(told.out)] == [run.id for run in app.store.runs()]
+        assert told.err == ""
 
 
 def with_worktree(flow: Callable[..., Path], call: Call, folder: Path) -> tuple[str, Path]:

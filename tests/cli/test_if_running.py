@@ -38,12 +38,19 @@ entry.main()
 
 @pytest.mark.parametrize(("answer", "code", "said"), [("fail", 5, "error: run "), ("skip", 0, "skipped: run ")])
 def test_of_two_that_start_at_once_one_runs(
-    flow: Callable[..., Path], interlock: Call, tmp_path: Path, answer: str, code: int, said: str
+    flow: Callable[..., Path],
+    begin: Callable[..., subprocess.Popen[str]],
+    interlock: Call,
+    tmp_path: Path,
+    answer: str,
+    code: int,
+    said: str,
 ) -> None:
     flow("id: long, run: for i in $(seq 600); do test -e go && exit 0; sleep 0.1; done; exit 1")
     both = [
-        subprocess.Popen(
-            [sys.executable, "-c", TOGETHER, str(tmp_path), "run", "flow.md", "--if-running", answer],
+        begin(
+            *("run", "flow.md", "--if-running", answer),
+            program=[sys.executable, "-c", TOGETHER, str(tmp_path)],
             cwd=tmp_path,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -51,20 +58,15 @@ def test_of_two_that_start_at_once_one_runs(
         )
         for _ in range(2)
     ]
-    try:
-        until(lambda: any(one.poll() is not None for one in both), 60)
-        (second,) = (one for one in both if one.poll() is not None)
-        (first,) = (one for one in both if one is not second)
-        (run,) = json.loads(interlock("list", "--json", cwd=tmp_path).stdout)
-        told, _ = second.communicate(timeout=60)
-        assert second.returncode == code
-        assert f"{said}{run['id']}" in told
-        assert "is under way" in told
-        (tmp_path / "go").touch()
-        first.communicate(timeout=60)
-        assert first.returncode == 0
-    finally:
-        for one in both:
-            one.kill()
-            one.communicate()
+    until(lambda: any(one.poll() is not None for one in both), 60)
+    (second,) = (one for one in both if one.poll() is not None)
+    (first,) = (one for one in both if one is not second)
+    (run,) = json.loads(interlock("list", "--json", cwd=tmp_path).stdout)
+    told, _ = second.communicate(timeout=60)
+    assert second.returncode == code
+    assert f"{said}{run['id']}" in told
+    assert "is under way" in told
+    (tmp_path / "go").touch()
+    first.communicate(timeout=60)
+    assert first.returncode == 0
     assert len(json.loads(interlock("list", "--json", cwd=tmp_path).stdout)) == 1

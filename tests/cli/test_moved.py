@@ -6,12 +6,12 @@ import json
 import shutil
 import signal
 import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.cli.waiting import until
 
 Interlock = Callable[..., "subprocess.CompletedProcess[str]"]
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -40,27 +40,20 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def start() -> Iterator[Start]:
+def start(begin: Callable[..., subprocess.Popen[Any]]) -> Start:
     """Starts the program and returns once its second step works, for the `times`-th time."""
-    started: list[subprocess.Popen[str]] = []
 
     def call(root: Path, target: str, times: int) -> subprocess.Popen[str]:
-        program = [sys.executable, "-c", "from interlock.cli.entry import main; main()", "run", target]
-        pipe = subprocess.PIPE
-        process = subprocess.Popen(program, cwd=root, text=True, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
-        started.append(process)
-        end = time.monotonic() + 30
-        while not (root / "out").exists() or (root / "out").read_text(encoding="utf-8").count("begun") < times:
-            assert time.monotonic() < end
+        process = begin("run", target, cwd=root, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+        def works() -> bool:
             assert process.poll() is None, process.communicate()
-            time.sleep(0.02)
+            return (root / "out").exists() and (root / "out").read_text(encoding="utf-8").count("begun") >= times
+
+        until(works)
         return process
 
-    yield call
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+    return call
 
 
 @pytest.fixture

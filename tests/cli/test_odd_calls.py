@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -109,3 +110,22 @@ def test_links_that_lead_in_a_circle_are_told_in_words(
         "loop.md:1:1: error: can't read the workflow: too many levels of symbolic links\n"
         "hint: its links lead in a circle: point one of them at the file\n"
     )
+
+
+def test_json_names_a_file_whatever_bytes_its_name_is_made_of(tmp_path: Path, interlock: Interlock) -> None:
+    folder, shown = tmp_path / os.fsdecode(b"odd\xff"), f"{tmp_path}/odd\N{REPLACEMENT CHARACTER}"
+    folder.mkdir()
+
+    def told(*arguments: str) -> str:
+        done = interlock("--project", str(folder), *arguments, "--json", cwd=tmp_path)
+        assert "internal error" not in done.stderr
+        return str(json.loads(done.stdout))
+
+    # the file, and the command that runs it
+    assert told("new", str(folder / "flow.md")).count(f"{shown}/flow.md") == 2
+    assert shown in told("schema", "--out", str(folder / "schema.json"))
+    (folder / "interlock.toml").write_text("[env.e]\ndotenv = ['none']\n", encoding="utf-8")
+    assert f"{shown}/interlock.toml" in told("config", "env")
+    assert shown in told("doctor")
+    (folder / "interlock.toml").write_text("[rum]\n", encoding="utf-8")
+    assert f"{shown}/interlock.toml" in told("lint", str(folder / "flow.md"))

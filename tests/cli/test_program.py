@@ -151,6 +151,10 @@ def test_no_arguments_show_the_help(capfd: pytest.CaptureFixture[str]) -> None:
             "error: Invalid value for '--key': '\\udcff' is not UTF-8\nhint: see `interlock run --help`\n",
         ),
         (
+            ["resolve", "last", "\udcff", "--rerun"],
+            "error: Invalid value for 'UNIT': '\\udcff' is not UTF-8\nhint: see `interlock resolve --help`\n",
+        ),
+        (
             ["approve", "last", "--note", "\udcff"],
             "error: Invalid value for '-m' / '--note': '\\udcff' is not UTF-8\nhint: see `interlock approve --help`\n",
         ),

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.cli.waiting import until
+from tests.cli.waiting import is_gone, until
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
-PROGRAM = [sys.executable, "-c", "from interlock.cli.entry import main; main()"]
 CONFIG = '[env.vault]\nsecrets = { TOKEN = { command = ["sh", "-c", "echo $$ > pid; cat gate; exec cat secret"] } }\n'
 TARGETS = {"command": "run: 'echo ${TOKEN}'", "function": "uses: python:work:noop"}
 
@@ -27,30 +26,20 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def waits(project: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+def waits(begin: Callable[..., subprocess.Popen[Any]], project: Path) -> Callable[..., subprocess.Popen[bytes]]:
     """Starts interlock, and returns when a secret's command waits to be let go."""
-    started: list[subprocess.Popen[bytes]] = []
     (project / "gate").unlink(missing_ok=True)
 
     def start(*arguments: str) -> subprocess.Popen[bytes]:
         (project / "pid").unlink(missing_ok=True)
         subprocess.run(["mkfifo", "gate"], cwd=project, check=True)
-        process = subprocess.Popen(
-            [*PROGRAM, *arguments],
-            cwd=project,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
+        process = begin(
+            *arguments, cwd=project, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
-        started.append(process)
         until(lambda: pid_in(project) > 0)
         return process
 
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
+    return start
 
 
 def pid_in(project: Path) -> int:
@@ -58,13 +47,6 @@ def pid_in(project: Path) -> int:
         return int((project / "pid").read_text(encoding="utf-8") or 0)
     except FileNotFoundError:
         return 0
-
-
-def runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def let_go(project: Path) -> None:
@@ -86,7 +68,7 @@ def test_who_stops_the_run_does_not_wait_for_a_secret_and_the_unit_is_not_failed
     pid = pid_in(project)
     process.send_signal(signal.SIGINT)
     assert process.wait(10) == 130
-    assert not runs(pid)
+    assert is_gone(pid)
     (unit,) = json.loads(interlock("units", "last", "--json", cwd=project).stdout)
     assert (unit["state"], unit["reason"]) == ("pending", "aborted")
     let_go(project)
@@ -99,7 +81,7 @@ def test_a_time_limit_of_the_run_ends_a_secret_s_command(
     flow(project, TARGETS["command"])
     process = waits("run", "flow.md", "--timeout", "2s")
     assert process.wait(15) == 130
-    assert not runs(pid_in(project))
+    assert is_gone(pid_in(project))
 
 
 def test_a_killed_driver_leaves_no_secret_s_command(
@@ -108,10 +90,10 @@ def test_a_killed_driver_leaves_no_secret_s_command(
     flow(project, TARGETS["command"])
     process = waits("run", "flow.md")
     pid = pid_in(project)
-    assert runs(pid)
+    assert not is_gone(pid)
     process.kill()
     process.wait()
-    until(lambda: not runs(pid))
+    until(lambda: is_gone(pid))
 
 
 def test_what_a_resume_has_made_known_again_can_be_stopped_too(
@@ -127,7 +109,7 @@ def test_what_a_resume_has_made_known_again_can_be_stopped_too(
     process.send_signal(signal.SIGTERM)
     # all that is had again may take ten seconds
     assert process.wait(8) == 130
-    assert not runs(pid)
+    assert is_gone(pid)
     (project / "mended").touch()
     let_go(project)
     assert interlock("run", "last", cwd=project).returncode == 0

@@ -7,65 +7,57 @@ import os
 import pty
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.conftest import PROGRAM
+from tests.cli.waiting import is_gone, until
+
+from interlock.cli import program
 
 Interlock = Callable[..., "subprocess.CompletedProcess[str]"]
-PROGRAM = [sys.executable, "-c", "from interlock.cli.entry import main; main()"]
 FLOW = "---\nsteps:\n  - id: long\n    run: |\n      {}\n---\n"
 STUBBORN = "trap '' TERM INT HUP; echo $$ > pid; test -e open || while :; do sleep 0.1; done"
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+def start(begin: Callable[..., subprocess.Popen[Any]], tmp_path: Path) -> Callable[..., subprocess.Popen[bytes]]:
     """Starts a run of one step in a session of its own and waits until its work has begun."""
-    started: list[subprocess.Popen[bytes]] = []
 
     def call(
-        work: str, *arguments: str, program: list[str] = PROGRAM, text: str | None = None
+        work: str, *arguments: str, program: Sequence[str] = PROGRAM, text: str | None = None
     ) -> subprocess.Popen[bytes]:
         (tmp_path / "flow.md").write_text(text or FLOW.format(work), encoding="utf-8")
-        process = subprocess.Popen(
-            [*program, "run", "flow.md", *arguments],
+        process = begin(
+            *("run", "flow.md", *arguments),
+            program=program,
             cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        started.append(process)
         until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(encoding="utf-8") != "")
         return process
 
-    yield call
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
+    return call
 
 
-def until(true: Callable[[], bool], seconds: float = 30) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.02)
+@pytest.fixture
+def said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """What a reading command says, without a process of its own: stubborn work stops for five seconds only."""
+
+    def call(*arguments: str) -> str:
+        assert program.run(["--project", str(tmp_path), *arguments]) == 0
+        return capfd.readouterr().out
+
+    return call
 
 
 def pid_in(folder: Path) -> int:
     return int((folder / "pid").read_text(encoding="utf-8"))
-
-
-def is_gone(pid: int) -> bool:
-    """Tell whether the process has ended; a zombie that nobody reaps has."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 def goes_on(interlock: Interlock, folder: Path) -> bool:
@@ -182,25 +174,25 @@ def test_after_a_kill_the_next_run_takes_over_at_once_and_ends_what_was_left(
 
 
 def test_while_an_abandoned_run_s_work_will_not_end_it_is_shown_as_stopping(
-    start: Callable[..., subprocess.Popen[bytes]], interlock: Interlock, tmp_path: Path
+    start: Callable[..., subprocess.Popen[bytes]], said: Callable[..., str], tmp_path: Path
 ) -> None:
     process = start(STUBBORN)
-    assert json.loads(interlock("status", "--json", cwd=tmp_path).stdout)["stopping"] is False
+    assert json.loads(said("status", "--json"))["stopping"] is False
     with subprocess.Popen([*PROGRAM, "abandon", "last"], cwd=tmp_path, stdout=subprocess.DEVNULL) as abandon:
-        until(lambda: json.loads(interlock("status", "--json", cwd=tmp_path).stdout)["stopping"])
-        assert ", stopping" in interlock("status", cwd=tmp_path).stdout
+        until(lambda: bool(json.loads(said("status", "--json"))["stopping"]))
+        assert ", stopping" in said("status")
         assert process.wait(30) == 1
         assert abandon.wait(30) == 0
     assert is_gone(pid_in(tmp_path))
-    status = json.loads(interlock("status", "--json", cwd=tmp_path).stdout)
+    status = json.loads(said("status", "--json"))
     assert (status["stopping"], status["run"]["state"]) == (False, "abandoned")
 
 
 def test_a_family_that_stops_is_shown_as_stopping_wherever_one_looks(
-    start: Callable[..., subprocess.Popen[bytes]], interlock: Interlock, tmp_path: Path
+    start: Callable[..., subprocess.Popen[bytes]], said: Callable[..., str], tmp_path: Path
 ) -> None:
     def shown(*arguments: str) -> Any:
-        return json.loads(interlock(*arguments, "--json", cwd=tmp_path).stdout)
+        return json.loads(said(*arguments, "--json"))
 
     (tmp_path / "child.md").write_text(FLOW.format(STUBBORN), encoding="utf-8")
     top = "---\nsteps:\n  - { id: before, uses: ./quick.md }\n  - { id: sub, uses: ./child.md }\n---\n"
@@ -218,11 +210,11 @@ def test_a_family_that_stops_is_shown_as_stopping_wherever_one_looks(
         for run in runs:
             status = shown("status", run["id"])
             assert status["stopping"] == status["run"]["stopping"] == run["stopping"]
-        lines = interlock("list", "--children", cwd=tmp_path).stdout.splitlines()
+        lines = said("list", "--children").splitlines()
         assert ["active, stopping" in line for line in lines[1:]] == [True, False, True]
-        said = interlock("status", cwd=tmp_path).stdout
-        assert f"run {runs[0]['id']}  active, stopping\n" in said
-        assert f"run {runs[1]['id']}  completed\n" in said
+        children = said("status")
+        assert f"run {runs[0]['id']}  active, stopping\n" in children
+        assert f"run {runs[1]['id']}  completed\n" in children
         assert process.wait(30) == 1
     assert not any(run["stopping"] for run in shown("list", "--children"))
 

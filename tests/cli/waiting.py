@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 
 def until(true: Callable[[], bool], seconds: float = 30) -> None:
@@ -11,3 +12,11 @@ def until(true: Callable[[], bool], seconds: float = 30) -> None:
     while not true():
         assert time.monotonic() < deadline, "it did not come to that in time"
         time.sleep(0.02)
+
+
+def is_gone(pid: int) -> bool:
+    """Tell whether the process has ended; a zombie that nobody reaps has."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True

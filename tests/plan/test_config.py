@@ -191,6 +191,18 @@ def test_an_api_key_that_is_no_variable_is_refused_and_never_shown() -> None:
         '[env.a]\nsecrets = { X = "hunter22", Y = 1 }\nz = 1',
         '[env]\na = { secrets = { X = "hunter22" }, zz = 1 }',
         "[env.a.secrets]\nX = 'hunter22'",
+        '[env.a.secrts]\nX = "hunter22"',
+        '[env.a]\nsecrts = { X = "hunter22" }',
+        '[evn.a.secrets]\nX = "hunter22"',
+        '[env.a]\nX = "hunter22"',
+        '[env]\nX = "hunter22"',
+        '[env.a.secrets]\nX = ["hunter22"]',
+        '[env.a.secrets]\nX = { vra = "hunter22" }',
+        '[env.a.secrets]\nX = { var = "hunter22-" }',
+        '[settings]\nX = "hunter22"',
+        'X = "hunter22"',
+        'settings = { X = "hunter22" }',
+        '[engines.a]\nkind = "agent"\nagent = "claude"\nenv = { X = "hunter22" }',
     ],
 )
 def test_no_diagnostic_shows_a_secret(text: str) -> None:

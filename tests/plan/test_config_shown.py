@@ -7,9 +7,10 @@ import json
 import msgspec
 from tests.plan.configurations import WHOLE
 
+from interlock.decide.schedule import MAX_CONCURRENCY
 from interlock.plan.config import Config
 from interlock.plan.config_parse import parse_config
-from interlock.plan.config_shown import effective, known_keys
+from interlock.plan.config_shown import DEFAULT_MAX_CONCURRENCY, effective, known_keys
 
 
 def test_effective_settings_have_an_origin_or_are_defaults() -> None:
@@ -36,6 +37,10 @@ def test_effective_settings_have_an_origin_or_are_defaults() -> None:
         "run.max_concurrency",
         "run.timeout",
     ]
+
+
+def test_the_concurrency_that_is_shown_is_the_one_that_is_kept_to() -> None:
+    assert DEFAULT_MAX_CONCURRENCY == MAX_CONCURRENCY
 
 
 def test_what_is_shown_is_what_a_file_may_say() -> None:

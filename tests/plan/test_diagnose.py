@@ -97,6 +97,10 @@ def test_the_nearest_word_is_suggested(word: str, expected: str) -> None:
     assert did_you_mean(word, ["run", "uses", "Base", "base"]) == expected
 
 
+def test_nothing_is_no_slip_of_a_short_name() -> None:
+    assert did_you_mean("", ["a", "run"]) == ""
+
+
 def test_far_words_get_the_list_while_it_is_short() -> None:
     assert suggest("zzz", ["a", "b"]) == "use 'a' or 'b'"
     assert suggest("zzz", []) == ""

@@ -34,3 +34,11 @@ def test_an_error_about_a_param_shows_nothing_of_what_such_a_key_holds() -> None
         coerce_params((Param(name="cfg", schema_json=schema),), [], {}, {"cfg": {"password": "hunter2-hunter2"}})
     assert "hunter2" not in caught.value.message
     assert caught.value.message.startswith("param 'cfg' at password: ")
+
+
+@pytest.mark.parametrize("text", ['[{"password": "hunter2"}]', '[[{"apiKey": 12345678}]]', "password: hunter2"])
+@pytest.mark.parametrize(("kind", "wanted"), [("object", "a JSON object"), ("integer", "a whole number")])
+def test_nor_does_one_about_a_text_that_is_not_what_it_has_to_be(text: str, kind: str, wanted: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        coerce_params((Param(name="cfg", schema_json=f'{{"type":"{kind}"}}'),), [("cfg", text)])
+    assert caught.value.message == f"param 'cfg' must be {wanted}"

@@ -12,7 +12,7 @@ from interlock.cli.census_text import ending
 from interlock.cli.text import safe_lines
 from interlock.decide.reduce import Artifact, reduce_step
 from interlock.errors import UsageError
-from interlock.model.states import RUN_ENDED, StepState, UnitState
+from interlock.model.states import RUN_ENDED, RunState, StepState, UnitState
 from interlock.store.base import RunRow, StepRow
 
 _WITHOUT_WORK: Final = frozenset({StepState.PENDING, StepState.SKIPPED})
@@ -62,7 +62,8 @@ def _why_none(row: StepRow, run: RunRow) -> str:
     if row.state == StepState.FAILED:
         return f"failed{reason} and has no artifact"
     if run.state in RUN_ENDED:
-        return f"never began, since the run {ending(run.state, run.outcome, run.reason)}; it has no artifact"
+        was = "was " if run.state == RunState.ABANDONED else ""
+        return f"never began, since the run {was}{ending(run.state, run.outcome, run.reason)}; it has no artifact"
     if row.state == StepState.PENDING:
         return "has not begun, so it has no artifact yet"
     return f"is {row.state}{reason} and has no artifact yet"

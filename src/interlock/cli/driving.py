@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, Literal
 
 from interlock.app import App
 from interlock.cli.interrupts import nothing_left
-from interlock.cli.output import discard_output, note, raising_output
+from interlock.cli.output import discard_output, is_stalled, note, raising_output
 from interlock.cli.progress.feed import Feed, Renderer
 from interlock.cli.summary import show_summary
 from interlock.dispatch.processes.open_files import raise_limit
@@ -20,23 +21,20 @@ from interlock.driver.result import Result, result_of
 from interlock.driver.signals import stopping
 from interlock.views.values import SCHEMA
 
+_UNREAD: Final = OSError(errno.EAGAIN, "nobody reads it")
+
 
 def drive(app: App, start: Callable[[Observer], Result], *, as_json: bool) -> int:
     """Drive through `start` with progress shown, tell how it ended, and return the exit code.
 
-    The exit code is the run's own, whatever becomes of the output and whoever asks to stop when it is known. What asks
-    before there is a run raises KeyboardInterrupt.
+    The exit code is the run's own, whatever becomes of the output and whoever asks to stop when it is known: that only
+    gives up output which nobody takes. What asks before there is a run raises KeyboardInterrupt.
     """
     raise_limit()
     feed = Feed(_ndjson if as_json else _for_people)
-    listening = [True]
-
-    def asked_to_stop() -> None:
-        if listening:
-            listening.clear()
-            raise KeyboardInterrupt
-
-    with stopping(asked_to_stop):
+    listener = _Listener()
+    with contextlib.ExitStack() as handling:
+        handling.enter_context(stopping(listener))
         try:
             result = start(feed)
         except KeyboardInterrupt:
@@ -45,11 +43,32 @@ def drive(app: App, start: Callable[[Observer], Result], *, as_json: bool) -> in
                 raise
             result = result_of(run_info(app.store.run(feed.run_id)))
         finally:
-            listening.clear()
-            feed.close()
+            listener.hears = "unread"
+            _show_rest(feed)
         _tell(app, result, did=result.instead or ("nothing" if feed.run_id is None else "drove"), as_json=as_json)
-        nothing_left()
+        listener.hears = "nothing"
+        nothing_left(handling)
     return result.exit_code
+
+
+class _Listener:
+    """Hears what asks to stop. Raises KeyboardInterrupt for what there is still to be stopped."""
+
+    def __init__(self) -> None:
+        self.hears: Literal["all", "unread", "nothing"] = "all"
+        """`unread`: only where output waits for its reader."""
+
+    def __call__(self) -> None:
+        if self.hears == "all" or (self.hears == "unread" and (is_stalled(sys.stdout) or is_stalled(sys.stderr))):
+            self.hears = "unread"
+            raise KeyboardInterrupt
+
+
+def _show_rest(feed: Feed) -> None:
+    try:
+        feed.close()
+    except KeyboardInterrupt:
+        _give_up_output(_UNREAD, feed.run_id)
 
 
 def _tell(app: App, result: Result, *, did: str, as_json: bool) -> None:
@@ -62,12 +81,14 @@ def _tell(app: App, result: Result, *, did: str, as_json: bool) -> None:
                 sys.stdout.flush()
     except OSError as error:
         _give_up_output(error, result.run_id)
+    except KeyboardInterrupt:
+        _give_up_output(_UNREAD, result.run_id)
 
 
-def _give_up_output(error: OSError, run_id: str) -> None:
+def _give_up_output(error: OSError, run_id: str | None) -> None:
     """Go on without a reader; say so where somebody may still read it and did not leave by himself."""
     discard_output()
-    if not isinstance(error, BrokenPipeError):
+    if not isinstance(error, BrokenPipeError) and not is_stalled(sys.stderr):
         with contextlib.suppress(OSError):
             told = f"how run {run_id} ended could not be written: {error.strerror}"
             note(f"note: {told}; see it with `interlock status {run_id}`")

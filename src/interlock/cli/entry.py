@@ -32,10 +32,10 @@ def main() -> None:
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from interlock.cli.interrupts import interrupt  # noqa: PLC0415 - as above
+    from interlock.cli.interrupts import take_over  # noqa: PLC0415 - as above
     from interlock.cli.program import run  # noqa: PLC0415 - click would triple the time of --version
 
-    signal.signal(signal.SIGINT, interrupt if handler is signal.default_int_handler else handler)
+    take_over(handler)
     _leave(run(arguments))
 
 

@@ -13,7 +13,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import click
 import msgspec
@@ -49,13 +49,13 @@ def style(text: str, **how: Any) -> str:  # noqa: ANN401 - click's own options
 def write_json(value: Any) -> None:  # noqa: ANN401 - any JSON value
     """Write one JSON value, indented."""
     with _whatever_becomes_of_it():
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+        sys.stdout.buffer.write(msgspec.json.format(_encoded(value), indent=2) + b"\n")
 
 
 def write_json_line(value: Any) -> None:  # noqa: ANN401 - any JSON value
     """Write one JSON value on one line, at once."""
     with _whatever_becomes_of_it():
-        sys.stdout.buffer.write(msgspec.json.encode(value) + b"\n")
+        sys.stdout.buffer.write(_encoded(value) + b"\n")
         sys.stdout.buffer.flush()
 
 
@@ -65,10 +65,26 @@ def write_json_list(values: Iterable[Any]) -> None:
     between = b"[\n"
     for value in values:
         with _whatever_becomes_of_it():
-            out.write(between + msgspec.json.encode(value))
+            out.write(between + _encoded(value))
         between = b",\n"
     with _whatever_becomes_of_it():
         out.write(b"[]\n" if between == b"[\n" else b"\n]\n")
+
+
+def _encoded(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_readable(msgspec.to_builtins(value)))
+
+
+def _readable(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    """Replace what JSON can't hold: a file's name may be made of any bytes."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_readable(key): _readable(entry) for key, entry in value.items()}
+    return [_readable(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], widths: Sequence[int]) -> None:
@@ -131,3 +147,12 @@ def discard_output() -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
+
+
+def is_stalled(stream: IO[str]) -> bool:
+    """Tell whether a write there would have to wait for its reader."""
+    import select  # noqa: PLC0415 - only who is asked to stop asks
+
+    with contextlib.suppress(OSError, ValueError):
+        return not select.select((), (stream,), (), 0)[1]
+    return False

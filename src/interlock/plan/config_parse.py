@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import re
 import tomllib
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -116,10 +117,10 @@ class _Reader:
         self.source.lines = tuple(self._shown_lines())
 
     def _shown_lines(self) -> list[str]:
-        """The source lines without the strings that stand where a secret's source should."""
+        """The source lines without the strings that may be secrets."""
         lines = list(self.source.lines)
         for path, place in self.places.values.items():
-            if path[:1] == ("env",) and path[2:3] == ("secrets",) and len(path) == len(("env", "x", "secrets", "Y")):
+            if _may_be_secret(path):
                 line = lines[place.line - 1]
                 if line[place.column - 1 : place.column] in {'"', "'"}:
                     lines[place.line - 1] = _QUOTED.sub('"..."', line)
@@ -209,7 +210,7 @@ class _Reader:
             self.faulty.add(".".join(map(str, path)))
 
     def wrong(self, path: Path, what: str, kind: Kind, value: object) -> None:
-        """Report a value of the wrong kind. One that could be a key is pointed at by its name and never shown."""
+        """Report a value of the wrong kind. One that could be a secret is never shown."""
         if kind is KEY:
             name = re.sub(r"[^A-Z0-9]+", "_", str(path[1]).upper()).strip("_") or "MY"
             hint = f'keep the key in a variable and write api_key = "${name}_KEY"'
@@ -220,7 +221,8 @@ class _Reader:
         if isinstance(value, list) and kind.wanted.startswith("a list"):
             self.error(self.places.value(path), code, f"{what} must be {kind.wanted}", path=path)
             return
-        self.error(self.places.value(path), code, f"{what} must be {kind.wanted}, not {_found(value)}", hint, path)
+        found = "this text" if isinstance(value, str) and value and _may_be_secret(path) else _found(value)
+        self.error(self.places.value(path), code, f"{what} must be {kind.wanted}, not {found}", hint, path)
 
     def run(self, table: dict[str, Any]) -> RunSettings:
         good = self.table(("run",), table, RUN, "[run]")
@@ -327,6 +329,20 @@ class _Reader:
         if not good:
             return None
         return SecretSource(name=name, command=tuple(good.get("command", ())), var=good.get("var"))
+
+
+def _may_be_secret(path: Path) -> bool:
+    """Tell whether a text there may be a secret's value, in the place of its source or below a key that is misspelled."""
+    section = _section(str(path[0]))
+    if section == "env":
+        return path[2:3] not in {("vars",), ("dotenv",)} and path[4:5] != ("command",)
+    # an engine holds no tables
+    return not section or (section == "engines" and any(isinstance(part, str) for part in path[3:]))
+
+
+@lru_cache(maxsize=64)
+def _section(name: str) -> str:
+    return name if name in SECTIONS else nearest(name, SECTIONS)
 
 
 def _kinds(table: dict[str, Any]) -> dict[str, Kind]:

@@ -109,7 +109,7 @@ def is_one_slip(word: str, option: str) -> bool:
     a, b = word.casefold(), option.casefold()
     start = next((at for at, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
     rest, wanted = a[start:], b[start:]
-    if not b:
+    if not a or not b:
         return False
     if rest[1:] == wanted or rest == wanted[1:]:
         return True

@@ -7,13 +7,14 @@ value of a param that looks like a secret is never in an error text.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from interlock.errors import UsageError
 from interlock.model import canon
 from interlock.model.plan import Param
-from interlock.model.secret import secret_keys
+from interlock.model.secret import named_secret, secret_keys
 from interlock.plan.diagnose import Source, nearest, shown, suggest
 from interlock.plan.scalars import to_json
 from interlock.plan.schema_check import is_plain
@@ -40,6 +41,7 @@ _WORDS: Final = {
     "null": "null",
 }
 _LONGEST_ECHO: Final = 60
+_WORD: Final = re.compile(r"[\w-]+")
 _PLAINLY: Final = {**_TYPES, dict: {"object"}}
 Values = dict[str, Any]
 
@@ -163,6 +165,8 @@ def _instead(param: Param, text: str, cause: str) -> str:
         return ""
     if cause and (text.lstrip()[:1] in {"{", "["} or len(text) > _LONGEST_ECHO):
         return f": {cause}"
+    if any(map(named_secret, _WORD.findall(text))):
+        return ""
     return f", not '{shown(text, _LONGEST_ECHO)}'"
 
 

@@ -98,7 +98,8 @@ def with_the_whole(ended: RunRow) -> Next:
     """What moves on a run below one that has ended."""
     if ended.root is None:
         return Next(f"interlock resume {ended.id}")
-    return Next(f"interlock status {ended.root}", f"it goes on with run {ended.id}, which {ended.state}")
+    was = "was " if ended.state == RunState.ABANDONED else ""
+    return Next(f"interlock status {ended.root}", f"it goes on with run {ended.id}, which {was}{ended.state}")
 
 
 def _own_commands(run: RunRow, steps: Sequence[StepRow], facts: PlanFacts, asked: Asked, *, live: bool) -> list[Next]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,7 +108,7 @@ def _warnings(done: Exported) -> list[str]:
 def _view(done: Exported, output: Path) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        "file": _name(output),
+        "file": str(output),
         "run": done.run,
         "runs": done.runs,
         "lines": done.lines,
@@ -119,18 +118,13 @@ def _view(done: Exported, output: Path) -> dict[str, Any]:
     }
 
 
-def _name(path: Path) -> str:
-    """The path as JSON can hold it, whatever bytes a file's name is made of."""
-    return os.fsencode(path).decode("utf-8", "replace")
-
-
 def _verify(path: Path, *, as_json: bool) -> None:
     from interlock.driver.export.importing import verify_export  # noqa: PLC0415 - `--help` needs none of it
 
     found = verify_export(path)
     if as_json:
         view = {"run": found.header.run, "runs": found.header.runs, "lines": found.lines, "hash": found.hash}
-        write_json({"schema": SCHEMA, "file": _name(path), **view, "interlock": found.header.interlock})
+        write_json({"schema": SCHEMA, "file": str(path), **view, "interlock": found.header.interlock})
         return
     made = f"run {safe(found.header.run)}, made by interlock {safe(found.header.interlock)}"
     say(f"{safe(str(path))} is whole: {made}, {count(found.lines, 'line')}, {found.hash}")

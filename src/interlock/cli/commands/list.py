@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -16,11 +16,12 @@ from interlock.cli.output import say, table, write_json_list
 from interlock.cli.reading import facts_of, hide_in, stopping_of
 from interlock.cli.session import Session
 from interlock.cli.text import ago, duration, safe
+from interlock.errors import StoreError
 from interlock.model.states import RunState
 from interlock.store.base import RunRow
 from interlock.views.runs import run_view
 
-_MOST = 1_000_000
+_MOST: Final = 1_000_000
 
 
 @click.command(epilog=example("interlock list", "interlock list --state blocked --json"))
@@ -55,8 +56,16 @@ def _views(app: App, rows: Sequence[RunRow]) -> Iterator[dict[str, Any]]:
         return
     facts, stopping = facts_of(app.store), stopping_of(app)
     for row in rows:
-        lease, hide = app.store.read_lease(row.id), hide_in(app.store, row, facts)
-        yield run_view(row, lease, facts(row.id, row.plan_hash), hide, stopping=stopping(row))
+        try:
+            with app.store.view():
+                lease, hide = app.store.read_lease(row.id), hide_in(app.store, row, facts)
+                view = run_view(row, lease, facts(row.id, row.plan_hash), hide, stopping=stopping(row))
+        except StoreError as error:
+            # `gc` may remove it while the list is written
+            if error.code != "run-not-found":
+                raise
+            continue
+        yield view
 
 
 def _lines(app: App, rows: Sequence[RunRow]) -> Iterator[Sequence[str]]:

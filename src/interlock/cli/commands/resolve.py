@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from interlock.cli.acted import show_done
-from interlock.cli.options import example, json_option, run_argument
+from interlock.cli.options import Text, example, json_option, run_argument
 from interlock.cli.session import Session
 from interlock.cli.text import safe
 from interlock.errors import UsageError
@@ -20,7 +20,7 @@ from interlock.model.canon import NotJsonError, loads
     )
 )
 @run_argument()
-@click.argument("unit", metavar="UNIT")
+@click.argument("unit", type=Text(), metavar="UNIT")
 @click.option("--done", is_flag=True, help="The effect took place; the unit is completed.")
 @click.option("--result", metavar="JSON", help="With --done: the unit's result.")
 @click.option("--rerun", is_flag=True, help="The effect did not take place; the unit may run again.")
