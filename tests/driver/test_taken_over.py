@@ -213,3 +213,20 @@ def test_an_end_after_a_pause_in_which_nobody_took_over_counts(desk: Desk) -> No
 
     assert desk.drive(play).stop is None
     assert desk.attempts() == [("a:solo", 1, "failed")]
+
+
+def test_a_driver_that_pauses_while_it_renews_before_it_starts_work_starts_none(desk: Desk) -> None:
+    commits = []
+
+    def twice(moment: str) -> None:
+        commits.append(moment)
+        if moment == "after":
+            desk.clock.sleep(TERM_MS)
+        if commits.count("after") == len(("reserved", "renewed")):
+            desk.hook = lambda _moment: None
+            desk.take_over()
+
+    desk.hook = twice
+    loop = desk.drive(all_well)
+    assert (loop.stop, desk.hand.started) == (Stop.LEASE_LOST, [])
+    assert desk.attempts() == [("a:solo", 1, "reserved")]

@@ -291,29 +291,30 @@ class Loop:
             self._executor.cancel([dispatch for dispatch, at in self._inflight.items() if at.member in doomed], GRACE_S)
 
     def _still_ours(self) -> bool:
-        """Look again after a pause between commit and start: another driver may have taken over meanwhile."""
-        if self._clock.boot_ms() < self._lease.expires_boot_ms:
-            return True
-        self._renew()
-        return self.stop is None
+        """Look again after a pause, which may also be in looking: another driver may have taken over meanwhile."""
+        while self._clock.boot_ms() >= self._lease.expires_boot_ms:
+            if not self._renew():
+                return False
+        return True
 
-    def _renew(self) -> None:
+    def _renew(self) -> bool:
         if self.stop is Stop.LEASE_LOST:
-            return
+            return False
         lease = renewed(self._lease, self._clock)
         try:
             kept = self._store.renew(lease)
         except StoreError as error:
             if self._lease.expires_boot_ms <= self._clock.boot_ms():
                 self._fail(error)
-            return
+            return False
         if not kept:
             self._lose()
-            return
+            return False
         self._lease, self._renewed_boot = lease, self._clock.boot_ms()
         if self.stop is None:
             for member in self._family:
                 self._note_time(member)
+        return True
 
     def _note_time(self, member: Member) -> None:
         """Journal driven time that a ceiling or timeout is for: with a killed driver it would be lost."""
