@@ -64,7 +64,7 @@ class Successor:
     def __init__(
         self, desk: Desk, meanwhile: Any = lambda: None, *, killing: Any = lambda: None, settling: Any = lambda: None
     ) -> None:
-        self.killed: list[tuple[str, list[Process], str | None, int]] = []
+        self.killed: list[tuple[str, list[Process], int, int]] = []
         self.settled: list[str] = []
         self._killing, self._settling = killing, settling
         self._desk = desk
@@ -83,14 +83,13 @@ class Successor:
             guard=lambda: contextlib.nullcontext(Interrupts()),
         )
 
-    def _executor(self, _plan: Plan, lease: Lease) -> Executor:
-        self.holder = lease.holder
+    def _executor(self, _plan: Plan, _lease: Lease) -> Executor:
         return self._desk.hand
 
-    def _end_leftovers(self, run_id: str, processes: Collection[Process], keep: str | None) -> int:
+    def _end_leftovers(self, run_id: str, processes: Collection[Process], term: int) -> int:
         held = self._desk.store.read_lease(RUN)
         assert held is not None
-        self.killed.append((run_id, [*processes], keep, held.expires_boot_ms - self._desk.clock.boot_ms()))
+        self.killed.append((run_id, [*processes], term, held.expires_boot_ms - self._desk.clock.boot_ms()))
         self._killing()
         return 0
 
@@ -241,7 +240,7 @@ def test_a_driver_that_paused_and_was_not_overtaken_renews_before_it_kills(desk:
     die_at_work(desk)
     late = Successor(desk, lambda: desk.clock.sleep(TERM_MS))
     late.drive()
-    assert late.killed == [(RUN, [ORPHAN], late.holder, TERM_MS)]
+    assert late.killed == [(RUN, [ORPHAN], 2, TERM_MS)]
     assert desk.store.run(RUN).outcome == "ok"
 
 

@@ -46,7 +46,7 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     host: Host
     alive: Callable[[Process], bool]
-    end_leftovers: Callable[[str, Collection[Process], str | None], int]
+    end_leftovers: Callable[[str, Collection[Process], int], int]
     executor: Callable[[Plan, Lease], Executor]
     settle_lost: Callable[[Plan, str, Iterable[TreeRow]], Lost]
     """Settles the worktrees that dead drivers left."""
@@ -198,7 +198,7 @@ class Reviver:
         # what is found by its marker is that of all runs of the family
         if ours and (processes or (above is None and loaded.dispatched)):
             self._prove()
-            world.end_leftovers(self._held[0].run_id, processes, self._held[0].holder)
+            world.end_leftovers(self._held[0].run_id, processes, self._held[0].term)
         lost = Lost()
         if ours and plan.repository is not None and loaded.dispatched:
             lost = world.settle_lost(plan, run_id, self._while_ours(store.worktrees(run_id)))
