@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -289,6 +290,8 @@ class SqliteStore(Reader):
             except StoreError as error:
                 if error.code != "journal-full":
                     raise
+            with suppress(StoreError):
+                # its place may be on the full disk too
                 make_room()
         return self._delete_rows(run_id, held, dry_run=dry_run)
 
