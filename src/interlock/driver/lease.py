@@ -144,7 +144,8 @@ def held_error(run_id: str, held: Lease | None, code: str = HELD) -> LeaseHeldEr
 def lost_error(store: Store, run_id: str) -> LeaseHeldError:
     """Return the error that tells who took the run over, and what has become of it since."""
     try:
-        taker, run = store.read_lease(run_id), store.run(run_id)
+        with store.view():
+            taker, run = store.read_lease(run_id), store.run(run_id)
     except StoreError:
         return held_error(run_id, None, LOST)
     if taker is None:
