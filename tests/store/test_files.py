@@ -59,6 +59,28 @@ print(len(spool.read("r")), (folder / "spool" / "room").stat().st_blocks * 512)
 """
 
 
+def test_ends_that_another_driver_spools_while_those_before_are_taken_are_not_forgotten(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    slept = []
+
+    def while_it_slept(moment: str) -> None:
+        if moment == "after" and not slept:
+            with SqliteStore.open(path) as successor:
+                slept.append(successor.take_spool(b.RUN))
+                successor.spool(b.RUN, [b.finished(1)])
+
+    with SqliteStore.open(path) as store:
+        b.begin(store, 2)
+        store.commit(b.lease(), [b.reserved(0), b.reserved(1)])
+        store.spool(b.RUN, [b.finished(0)])
+    with SqliteStore.open(path, on_commit=while_it_slept) as late:
+        assert late.take_spool(b.RUN) == 2
+        assert slept == [0], "the late one was before the other in the journal, and behind it in the spool"
+        assert [unit.state for unit in late.units(b.RUN)] == ["completed", "completed"]
+        assert late.take_spool(b.RUN) == 0
+    assert not (tmp_path / "spool" / f"{b.RUN}.jsonl").exists()
+
+
 @pytest.mark.parametrize(
     ("kept", "said"),
     [
