@@ -14,7 +14,7 @@ from interlock.errors import JournalCorruptError, StoreError
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.events import Event, LogSpan, Usage
-from interlock.store import connection, sqlite, writes
+from interlock.store import connection, spool, sqlite, writes
 from interlock.store.artifacts import Artifacts
 from interlock.store.faults import full
 from interlock.store.spool import Spool
@@ -57,6 +57,21 @@ spool.append("r", [b.finished(9)])
 spool.keep_room()
 print(len(spool.read("r")), (folder / "spool" / "room").stat().st_blocks * 512)
 """
+
+
+def test_what_two_drivers_spool_at_once_is_kept_of_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, others = Spool(tmp_path / "spool"), Spool(tmp_path / "spool")
+    mine.append("r", [b.finished(0)])
+    whole_length = spool._whole_length  # noqa: SLF001 - asked when it has read, and will write
+
+    def overtaken(text: bytes) -> int:
+        monkeypatch.undo()
+        others.append("r", [b.finished(1)])
+        return whole_length(text)
+
+    monkeypatch.setattr(spool, "_whole_length", overtaken)
+    mine.append("r", [b.finished(2)])
+    assert mine.read("r") == [b.finished(0), b.finished(1), b.finished(2)]
 
 
 def test_ends_that_another_driver_spools_while_those_before_are_taken_are_not_forgotten(tmp_path: Path) -> None:
