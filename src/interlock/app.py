@@ -183,7 +183,7 @@ class App:
         try:
             created, lease = self._create(plan, lambda plan, run, at: new_run(plan, run, params_json, at, key), alone)
         except AlreadyRunningError as error:
-            return not_twice(run_info(store.run(error.run_id)), if_running)
+            return not_twice(error, run_info(store.run(error.run_id)), if_running)
         if created != lease.run_id:
             known = run_info(store.run(created))
             ended = known.state in RUN_ENDED

@@ -17,7 +17,7 @@ from interlock.model.run import Lease
 from interlock.store.sqlite import SqliteStore
 
 # a lease is renewed every 20 s; here it is every 50 ms, so that it happens while others look
-PROGRAM = "from interlock.driver import loop; loop.RENEW_MS = 50; from interlock.cli.entry import main; main()"
+PROGRAM = "from interlock.driver import lease; lease.RENEW_MS = 50; from interlock.cli.entry import main; main()"
 FLOW = """---
 params: { numbers: { type: array, items: { type: integer } } }
 steps:

@@ -17,7 +17,10 @@ from interlock.testing.build import over, plan, step
 from interlock.testing.simulate import snapshot
 
 _leaves = st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text("abé\U0001f600")
-_items = st.recursive(_leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab"), inner))
+_keys = st.text("ab", max_size=3)
+_items = st.recursive(
+    _leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_keys, inner, max_size=3), max_leaves=10
+)
 _MAP = plan(step("a", map=over("params.items")))
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.dispatch.shop import runs, until
 
 from interlock.dispatch.base import Job, Started
 from interlock.dispatch.python import pool
@@ -87,24 +88,8 @@ def family(context):
 """
 
 
-def runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def gone(pids: list[int], bound_s: float = 10.0) -> bool:
-    until = time.monotonic() + bound_s
-    while any(map(runs, pids)) and time.monotonic() < until:
-        time.sleep(0.01)
-    return not any(map(runs, pids))
-
-
 def read_pids(folder: Path) -> list[int]:
-    until = time.monotonic() + 20
-    while not (folder / "pids").exists() and time.monotonic() < until:
-        time.sleep(0.01)
+    until((folder / "pids").exists)
     return [int(pid) for pid in (folder / "pids").read_text(encoding="ascii").split()]
 
 
@@ -243,7 +228,7 @@ def test_an_idle_worker_that_died_is_replaced_and_the_new_one_is_told(make_funct
     job = functions.job("pid")
     [place] = functions.executor.capacity(job, 1)
     os.kill(place.pid, signal.SIGKILL)
-    assert gone([place.pid])
+    until(lambda: not any(map(runs, [place.pid])))
     functions.executor.start([functions.request(job, None, place)])
     [outcome] = functions.outcomes(1).values()
     assert outcome.process != place
@@ -292,7 +277,7 @@ def test_when_the_driver_is_killed_no_worker_zygote_or_child_is_left(tmp_path: P
             assert all(map(runs, pids))
         finally:
             driver.kill()
-    assert gone(pids)
+    until(lambda: not any(map(runs, pids)))
 
 
 def test_wake_ends_a_wait_and_one_not_yet_begun(make_functions: Make) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from interlock.dispatch.processes.identity import read_stat
+from tests.dispatch.shop import runs, until
+
 from interlock.dispatch.processes.reaper_main import marker_of
 
 Make = Callable[..., Any]
@@ -34,11 +34,6 @@ def daemon(context):
 """
 
 
-def runs(pid: int) -> bool:
-    stat = read_stat(pid)
-    return stat is not None and stat.running
-
-
 def test_what_only_forked_is_ended_with_its_unit_and_what_another_left_is_not(
     make_functions: Make, tmp_path: Path
 ) -> None:
@@ -51,6 +46,4 @@ def test_what_only_forked_is_ended_with_its_unit_and_what_another_left_is_not(
     assert timed_out.process == left.process
     assert [runs(before), runs(during)] == [True, False]
     functions.executor.close()
-    until = time.monotonic() + 10
-    while runs(before):
-        assert time.monotonic() < until
+    until(lambda: not runs(before))

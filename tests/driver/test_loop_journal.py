@@ -37,6 +37,19 @@ def test_the_lease_is_renewed_while_work_is_under_way(desks: Any) -> None:
     assert desk.history().count("run_moved") == 7
 
 
+def test_the_lease_is_renewed_at_once_by_a_driver_that_took_long_to_take_the_run_over(desks: Any) -> None:
+    desk: Desk = desks(step("a"))
+
+    def play(desk: Desk) -> Iterator[list[Report]]:
+        lease = desk.store.read_lease(RUN)
+        assert lease is not None
+        assert lease.expires_boot_ms - desk.clock.boot_ms() == 90_000
+        yield desk.hand.end_all(ok())
+
+    desk.clock.sleep(80_000)
+    assert desk.drive(play).stop is None
+
+
 def test_driven_time_is_journaled_at_each_renewal_where_it_is_limited(desks: Any) -> None:
     desk: Desk = desks(step("a"), budget=Budget(max_duration_ms=10**9))
 

@@ -13,6 +13,7 @@ from tests.store import builders as b
 from interlock.app import App
 from interlock.cli.reading import read_run
 from interlock.driver.forking import Old
+from interlock.driver.lease import lost_error
 from interlock.driver.project import project_at
 from interlock.driver.replay.recording import read_recording
 from interlock.model import events as ev
@@ -48,7 +49,9 @@ class Overtaking:
         def read(*args: Any, **options: Any) -> Any:
             found = verb(*args, **options)
             if self._events:
-                assert not self._desk.store.commit(self._desk.lease, self._events).lost
+                held = self._desk.store.read_lease(RUN)
+                lease = self._desk.take_over() if held is not None and held.released else self._desk.lease
+                assert not self._desk.store.commit(lease, self._events).lost
                 self._events = []
             return found
 
@@ -98,3 +101,12 @@ def test_a_run_that_is_reopened_while_its_record_is_read_is_whole(desk: Desk) ->
     recording = read_recording(Overtaking(desk, again), RUN)
     assert (recording.run.state, len(recording.units)) == ("failed", 1)
     assert len(desk.units()) == 2
+
+
+def test_who_lost_a_run_is_told_how_it_was_left_though_a_third_one_goes_on_with_it_meanwhile(desk: Desk) -> None:
+    blocked = b.run_moved(RunState.BLOCKED, reason="approval_needed")
+    desk.store.commit(desk.lease, [*BEGUN, b.finished(0), blocked])
+    desk.store.release(desk.lease)
+    error = lost_error(Overtaking(desk, [b.run_moved(RunState.ACTIVE)]), RUN)
+    assert str(error).endswith(", which left it blocked")
+    assert desk.store.run(RUN).state == "active"

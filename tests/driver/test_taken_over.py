@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.driver.desk import HOST, RUN, Desk, all_well, real_plan
 from tests.store import builders as b
 
 from interlock.decide.reopen import close_lost, go_on
 from interlock.dispatch.base import Report, Started
-from interlock.driver.drive import World, drive
+from interlock.driver.drive import Reviver, World, drive
 from interlock.driver.executor import Executor
-from interlock.driver.lease import TERM_MS
+from interlock.driver.lease import RENEW_MS, TERM_MS, acquire
 from interlock.driver.loop import Stop
 from interlock.driver.signals import Interrupts
 from interlock.driver.trees import Lost
@@ -58,10 +59,14 @@ class Pausing:
 
 
 class Successor:
-    """A driver that goes on with the run of a dead one, whose children it kills first."""
+    """A driver that goes on with the run of a dead one: it kills its children, and settles its worktrees."""
 
-    def __init__(self, desk: Desk, meanwhile: Any) -> None:
-        self.killed: list[tuple[str, list[Process], str | None, int]] = []
+    def __init__(
+        self, desk: Desk, meanwhile: Any = lambda: None, *, killing: Any = lambda: None, settling: Any = lambda: None
+    ) -> None:
+        self.killed: list[tuple[str, list[Process], int, int]] = []
+        self.settled: list[str] = []
+        self._killing, self._settling = killing, settling
         self._desk = desk
         desk.hand = HandExecutor(desk.clock, lambda _hand: all_well(desk))
         store: Any = Pausing(desk, meanwhile)
@@ -73,27 +78,34 @@ class Successor:
             alive=lambda _process: False,
             end_leftovers=self._end_leftovers,
             executor=self._executor,
-            settle_lost=_nothing_lost,
+            settle_lost=self._settle_lost,
             map_concurrency=4,
             guard=lambda: contextlib.nullcontext(Interrupts()),
         )
 
-    def _executor(self, _plan: Plan, lease: Lease) -> Executor:
-        self.holder = lease.holder
+    def _executor(self, _plan: Plan, _lease: Lease) -> Executor:
         return self._desk.hand
 
-    def _end_leftovers(self, run_id: str, processes: Collection[Process], keep: str | None) -> int:
+    def _end_leftovers(self, run_id: str, processes: Collection[Process], term: int) -> int:
         held = self._desk.store.read_lease(RUN)
         assert held is not None
-        self.killed.append((run_id, [*processes], keep, held.expires_boot_ms - self._desk.clock.boot_ms()))
+        self.killed.append((run_id, [*processes], term, held.expires_boot_ms - self._desk.clock.boot_ms()))
+        self._killing()
         return 0
+
+    def _settle_lost(self, _plan: Plan, _run_id: str, rows: Iterable[TreeRow]) -> Lost:
+        for row in rows:
+            self.settled.append(row.unit_id)
+            self._settling()
+        return Lost()
 
     def drive(self) -> None:
         drive(self._world, RUN, [close_lost, go_on], observe=lambda _events, _snap: None)
 
-
-def _nothing_lost(_plan: Plan, _run_id: str, _rows: Sequence[TreeRow]) -> Lost:
-    return Lost()
+    def revive(self) -> None:
+        """Take the run up as one does a child run of another."""
+        taken, dead = acquire(self._world.store, RUN, HOST, self._desk.clock, self._world.alive)
+        Reviver(self._world, [taken], dead).revive(RUN, self._desk.restore())
 
 
 def die_at_work(desk: Desk) -> None:
@@ -109,14 +121,15 @@ def die_at_work(desk: Desk) -> None:
     assert desk.attempts() == [("a:solo", 1, "started")]
 
 
+def overtaken(desk: Desk) -> None:
+    desk.clock.sleep(TERM_MS)
+    desk.take_over()
+
+
 def test_a_driver_that_was_overtaken_after_reading_kills_nobodys_children(desk: Desk) -> None:
     die_at_work(desk)
 
-    def meanwhile() -> None:
-        desk.clock.sleep(TERM_MS)
-        desk.take_over()
-
-    late = Successor(desk, meanwhile)
+    late = Successor(desk, lambda: overtaken(desk))
     with pytest.raises(LeaseHeldError) as caught:
         late.drive()
     assert late.killed == []
@@ -128,14 +141,70 @@ def test_a_driver_that_was_overtaken_after_reading_kills_nobodys_children(desk: 
     assert not held.released, "the lease is the other one's, and stays with him"
 
 
+def test_a_driver_that_was_overtaken_after_reading_a_child_run_kills_nobodys_children(desk: Desk) -> None:
+    die_at_work(desk)
+    late = Successor(desk, lambda: overtaken(desk))
+    with pytest.raises(LeaseHeldError):
+        late.revive()
+    assert late.killed == []
+
+
+@pytest.fixture
+def with_trees(tmp_path: Path) -> Iterator[Desk]:
+    """Give a run whose driver died when the attempts of both its steps had worktrees."""
+    plan = real_plan(tmp_path, *(step(name, needs=(), isolation="worktree") for name in "ab"))
+    project = msgspec.structs.replace(plan.project, commit="c" * 40)
+    made = Desk(tmp_path, msgspec.structs.replace(plan, project=project, repository=project.root))
+
+    def play(_desk: Desk) -> Iterator[list[Report]]:
+        raise InterruptedError
+        yield
+
+    with pytest.raises(InterruptedError):
+        made.drive(play)
+    assert [row.unit_id for row in made.store.worktrees(RUN)] == ["a:solo", "b:solo"]
+    made.clock.sleep(TERM_MS)
+    yield made
+    made.close()
+
+
+def test_a_driver_that_was_overtaken_while_it_killed_settles_nobodys_worktrees(with_trees: Desk) -> None:
+    late = Successor(with_trees, killing=lambda: overtaken(with_trees))
+    with pytest.raises(LeaseHeldError):
+        late.drive()
+    assert late.settled == []
+
+
+def test_a_driver_that_was_overtaken_after_reading_a_child_run_settles_nobodys_worktrees(with_trees: Desk) -> None:
+    late = Successor(with_trees, lambda: overtaken(with_trees))
+    with pytest.raises(LeaseHeldError):
+        late.revive()
+    assert late.settled == []
+
+
+def test_a_driver_that_is_overtaken_while_it_settles_worktrees_settles_no_more_of_them(with_trees: Desk) -> None:
+    late = Successor(with_trees, settling=lambda: overtaken(with_trees))
+    with pytest.raises(LeaseHeldError):
+        late.drive()
+    assert late.settled == ["a:solo"]
+
+
+def test_a_driver_that_settles_worktrees_for_long_keeps_its_lease(with_trees: Desk) -> None:
+    late = Successor(with_trees, settling=lambda: with_trees.clock.sleep(RENEW_MS))
+    late.revive()
+    assert late.settled == ["a:solo", "b:solo"]
+    held = with_trees.store.read_lease(RUN)
+    assert held is not None
+    assert held.expires_boot_ms - with_trees.clock.boot_ms() == TERM_MS - RENEW_MS, "it renewed between the two"
+
+
 def test_a_driver_that_pauses_while_it_renews_kills_nobodys_children_either(desk: Desk) -> None:
     die_at_work(desk)
 
     def once_it_renewed(moment: str) -> None:
         if moment == "after":
             desk.hook = lambda _moment: None
-            desk.clock.sleep(TERM_MS)
-            desk.take_over()
+            overtaken(desk)
 
     def meanwhile() -> None:
         desk.hook = once_it_renewed
@@ -171,7 +240,7 @@ def test_a_driver_that_paused_and_was_not_overtaken_renews_before_it_kills(desk:
     die_at_work(desk)
     late = Successor(desk, lambda: desk.clock.sleep(TERM_MS))
     late.drive()
-    assert late.killed == [(RUN, [ORPHAN], late.holder, TERM_MS)]
+    assert late.killed == [(RUN, [ORPHAN], 2, TERM_MS)]
     assert desk.store.run(RUN).outcome == "ok"
 
 
@@ -179,8 +248,7 @@ def test_an_end_that_came_after_another_one_took_over_is_not_held_against_the_wo
 
     def play(desk: Desk) -> Iterator[list[Report]]:
         # stopped while it waits: the other one kills what runs, and that is what is seen first on waking up
-        desk.clock.sleep(TERM_MS)
-        desk.take_over()
+        overtaken(desk)
         yield desk.hand.end_all(failed(Reason.KILLED, error="ended by SIGKILL", answered=False))
 
     loop = desk.drive(play)
@@ -193,8 +261,7 @@ def test_a_good_end_that_came_after_another_one_took_over_is_kept(desks: Any) ->
     desk: Desk = desks(step("a", map=over("params.items")))
 
     def play(desk: Desk) -> Iterator[list[Report]]:
-        desk.clock.sleep(TERM_MS)
-        desk.take_over()
+        overtaken(desk)
         first, *others = desk.hand.names()
         yield [
             desk.hand.end(first, ok("done")),
@@ -213,3 +280,20 @@ def test_an_end_after_a_pause_in_which_nobody_took_over_counts(desk: Desk) -> No
 
     assert desk.drive(play).stop is None
     assert desk.attempts() == [("a:solo", 1, "failed")]
+
+
+def test_a_driver_that_pauses_while_it_renews_before_it_starts_work_starts_none(desk: Desk) -> None:
+    commits = []
+
+    def twice(moment: str) -> None:
+        commits.append(moment)
+        if moment == "after":
+            desk.clock.sleep(TERM_MS)
+        if commits.count("after") == len(("reserved", "renewed")):
+            desk.hook = lambda _moment: None
+            desk.take_over()
+
+    desk.hook = twice
+    loop = desk.drive(all_well)
+    assert (loop.stop, desk.hand.started) == (Stop.LEASE_LOST, [])
+    assert desk.attempts() == [("a:solo", 1, "reserved")]

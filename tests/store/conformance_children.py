@@ -119,6 +119,26 @@ class ChildrenSuite:
             store.delete_run(b.RUN)
         assert caught.value.code == "run-needed"
 
+    def test_a_parent_is_needed_by_a_fork_as_long_as_that_as_a_whole_may_go_on(self, store: Store) -> None:
+        mine = b.with_child(store)
+        end(store, mine)
+        store.release(mine)
+        fork = b.lease("fork")
+        store.create_run(b.new_run("fork"), fork)
+        below = b.new_child("below", parent="fork", root="fork", forked_from=b.CHILD)
+        store.commit(fork, [b.started(1)], [Below(run_id="below", events=[b.started(1)], new=below)])
+        with pytest.raises(StoreError) as caught:
+            store.delete_run(b.RUN)
+        assert (str(caught.value), caught.value.hint) == (
+            f"run {b.CHILD} is needed by its fork fork, which has not ended",
+            "`interlock run fork` goes on with it, `interlock abandon fork` ends it",
+        )
+        failed = b.run_moved(RunState.FAILED, reason="r", outcome="failed")
+        store.commit(fork, [failed], [Below(run_id="below", events=[b.run_moved(RunState.BLOCKED, reason="r")])])
+        store.release(fork)
+        store.delete_run(b.RUN)
+        assert [row.id for row in store.runs()] == ["fork"]
+
     def test_what_is_asked_of_any_run_of_a_family_is_found_with_one_question(self, store: Store) -> None:
         mine = b.with_child(store)
         below = grandchild(store, mine)

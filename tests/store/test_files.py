@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, get_args
 
@@ -10,12 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.store import builders as b
+from tests.store.disks import on_a_small_disk
 
 from interlock.errors import JournalCorruptError, StoreError
 from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.events import Event, LogSpan, Usage
-from interlock.store import connection, sqlite, writes
+from interlock.store import connection, spool, sqlite, writes
 from interlock.store.artifacts import Artifacts
 from interlock.store.faults import full
 from interlock.store.spool import Spool
@@ -37,9 +36,8 @@ def test_a_spool_gives_back_what_it_got(tmp_path: Path) -> None:
     spool.remove("r")
 
 
-ON_A_SMALL_DISK = """
-import os, sys
-from pathlib import Path
+FULL = "No space left on device"
+ENDS = """
 from tests.store import builders as b
 from interlock.store.spool import Spool
 
@@ -47,12 +45,7 @@ folder, kept = Path(sys.argv[1]), sys.argv[2] == "kept"
 spool = Spool(folder / "spool")
 if kept:
     spool.keep_room()
-with (folder / "other").open("wb", buffering=0) as other:
-    try:
-        while True:
-            other.write(bytes(4096))
-    except OSError as error:
-        print(os.strerror(error.errno))
+fill(folder)
 for number in range(2):
     try:
         spool.append("r", [b.finished(number, result=b'"' + b"x" * 100_000 + b'"')])
@@ -66,23 +59,52 @@ print(len(spool.read("r")), (folder / "spool" / "room").stat().st_blocks * 512)
 """
 
 
+def test_what_two_drivers_spool_at_once_is_kept_of_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine, others = Spool(tmp_path / "spool"), Spool(tmp_path / "spool")
+    mine.append("r", [b.finished(0)])
+    whole_length = spool._whole_length  # noqa: SLF001 - asked when it has read, and will write
+
+    def overtaken(text: bytes) -> int:
+        monkeypatch.undo()
+        others.append("r", [b.finished(1)])
+        return whole_length(text)
+
+    monkeypatch.setattr(spool, "_whole_length", overtaken)
+    mine.append("r", [b.finished(2)])
+    assert mine.read("r") == [b.finished(0), b.finished(1), b.finished(2)]
+
+
+def test_ends_that_another_driver_spools_while_those_before_are_taken_are_not_forgotten(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    slept = []
+
+    def while_it_slept(moment: str) -> None:
+        if moment == "after" and not slept:
+            with SqliteStore.open(path) as successor:
+                slept.append(successor.take_spool(b.RUN))
+                successor.spool(b.RUN, [b.finished(1)])
+
+    with SqliteStore.open(path) as store:
+        b.begin(store, 2)
+        store.commit(b.lease(), [b.reserved(0), b.reserved(1)])
+        store.spool(b.RUN, [b.finished(0)])
+    with SqliteStore.open(path, on_commit=while_it_slept) as late:
+        assert late.take_spool(b.RUN) == 2
+        assert slept == [0], "the late one was before the other in the journal, and behind it in the spool"
+        assert [unit.state for unit in late.units(b.RUN)] == ["completed", "completed"]
+        assert late.take_spool(b.RUN) == 0
+    assert not (tmp_path / "spool" / f"{b.RUN}.jsonl").exists()
+
+
 @pytest.mark.parametrize(
     ("kept", "said"),
     [
-        ("kept", "No space left on device\n2\n3 1048576\n"),
-        ("none", "No space left on device\n" * 3 + "0\n1 1048576\n"),
+        ("kept", [FULL, "2", "3 1048576"]),
+        ("none", [FULL, FULL, FULL, "0", "1 1048576"]),
     ],
 )
-def test_a_disk_that_filled_up_still_takes_ends_where_room_was_kept(tmp_path: Path, kept: str, said: str) -> None:
-    # a file system of 3 MB that nobody else sees, gone with the process
-    inside = 'mount -t tmpfs -o size=3m none "$1" && exec "$0" -c "$3" "$1" "$2"'
-    shell = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", inside]
-    done = subprocess.run(
-        [*shell, sys.executable, str(tmp_path), kept, ON_A_SMALL_DISK], capture_output=True, text=True, check=False
-    )
-    if "unshare" in done.stderr or "mount" in done.stderr:
-        pytest.skip(f"no small disk can be had here: {done.stderr.strip()}")
-    assert (done.stdout, done.stderr) == (said, "")
+def test_a_disk_that_filled_up_still_takes_ends_where_room_was_kept(tmp_path: Path, kept: str, said: list[str]) -> None:
+    assert on_a_small_disk(tmp_path, "3m", ENDS, kept) == said
 
 
 def test_a_journal_that_finds_no_room_takes_that_which_was_kept(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from interlock.decide.reopen import close_lost, divergences
 from interlock.driver.clock import Clock
 from interlock.driver.executor import Executor
 from interlock.driver.family import Instead, Opening, Revived, taken_from
-from interlock.driver.lease import Host, acquire, lost_error, renewed
+from interlock.driver.lease import Host, acquire, lost_error, renewal_due, renewed
 from interlock.driver.load import restore
 from interlock.driver.loop import Loop, Observer, Stop
 from interlock.driver.lost_time import with_lost
@@ -46,9 +46,9 @@ class World(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     host: Host
     alive: Callable[[Process], bool]
-    end_leftovers: Callable[[str, Collection[Process], str | None], int]
+    end_leftovers: Callable[[str, Collection[Process], int], int]
     executor: Callable[[Plan, Lease], Executor]
-    settle_lost: Callable[[Plan, str, Sequence[TreeRow]], Lost]
+    settle_lost: Callable[[Plan, str, Iterable[TreeRow]], Lost]
     """Settles the worktrees that dead drivers left."""
     map_concurrency: int
     guard: Callable[[], AbstractContextManager[Interrupts]]
@@ -190,19 +190,18 @@ class Reviver:
 
     def bring(self, plan: Plan, loaded: Loaded, above: Snapshot | None) -> Revived:
         """Return a run that was read, and what is to be journaled before anything else."""
-        world, lease, run_id = self._world, self._held[0], loaded.run.id
+        world, run_id = self._world, loaded.run.id
         store = world.store
         processes = [row.process for row in loaded.open if row.process is not None]
-        if above is None and loaded.dispatched:
-            self._prove()
         # what the original of a copy has running and lying about is not ours
         ours = standing(world.root, plan.project.root, plan.project.id) != "copied"
         # what is found by its marker is that of all runs of the family
         if ours and (processes or (above is None and loaded.dispatched)):
-            world.end_leftovers(lease.run_id, processes, lease.holder)
+            self._prove()
+            world.end_leftovers(self._held[0].run_id, processes, self._held[0].term)
         lost = Lost()
         if ours and plan.repository is not None and loaded.dispatched:
-            lost = world.settle_lost(plan, run_id, store.worktrees(run_id))
+            lost = world.settle_lost(plan, run_id, self._while_ours(store.worktrees(run_id)))
         loaded, counting = with_lost(loaded, self._dead)
         snap, recorded = restore(plan, loaded, store.units(run_id), above)
         self._require_ours()
@@ -214,7 +213,7 @@ class Reviver:
         return Revived(snap, (*counting, opening, partial(_compare, recorded), *taking), loaded.run.forked_from)
 
     def _prove(self) -> None:
-        """Renew before killing what others left: after a pause these may be the children of who took over."""
+        """Renew before touching what others left: after a pause it may be that of who took over."""
         world, held = self._world, self._held
         while True:
             lease = renewed(held[0], world.clock)
@@ -223,6 +222,14 @@ class Reviver:
             held[0] = lease
             if world.clock.boot_ms() < lease.expires_boot_ms:
                 return
+
+    def _while_ours(self, rows: Sequence[TreeRow]) -> Iterator[TreeRow]:
+        """Yield them, which are none of who takes over as long as the lease is renewed after they were read."""
+        self._prove()
+        for row in rows:
+            if renewal_due(self._held[0], self._world.clock):
+                self._prove()
+            yield row
 
     def _require_ours(self) -> None:
         """Look whose the run is once it has been read: rows from before and after a take-over make no run."""

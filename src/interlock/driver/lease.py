@@ -93,6 +93,11 @@ def renewed(lease: Lease, clock: Clock) -> Lease:
     return msgspec.structs.replace(lease, renewed_ms=now, expires_ms=now + TERM_MS, expires_boot_ms=boot + TERM_MS)
 
 
+def renewal_due(lease: Lease, clock: Clock) -> bool:
+    """Tell whether it is time to renew the lease."""
+    return clock.boot_ms() >= lease.expires_boot_ms - TERM_MS + RENEW_MS
+
+
 def acquire(
     store: Store, run_id: str, host: Host, clock: Clock, alive: Callable[[Process], bool]
 ) -> tuple[Lease, Lease]:
@@ -139,7 +144,8 @@ def held_error(run_id: str, held: Lease | None, code: str = HELD) -> LeaseHeldEr
 def lost_error(store: Store, run_id: str) -> LeaseHeldError:
     """Return the error that tells who took the run over, and what has become of it since."""
     try:
-        taker, run = store.read_lease(run_id), store.run(run_id)
+        with store.view():
+            taker, run = store.read_lease(run_id), store.run(run_id)
     except StoreError:
         return held_error(run_id, None, LOST)
     if taker is None:

@@ -26,7 +26,7 @@ from interlock.driver.clock import Clock
 from interlock.driver.executor import Executor
 from interlock.driver.family import Family, Instead, Opening, Revive
 from interlock.driver.jobs import ModuleChangedError
-from interlock.driver.lease import RENEW_MS, lost_error, renewed
+from interlock.driver.lease import lost_error, renewal_due, renewed
 from interlock.driver.member import OVER, Member, Moment, Place, ended_steps
 from interlock.driver.record import recorded, unwritten
 from interlock.errors import InterlockError, StoreError
@@ -86,7 +86,7 @@ class Loop:
         self._counter = 0
         self._began_ms = clock.monotonic_ms()
         self._family = Family(snap, store, revive, forked_from, instead, began_ms=self._began_ms, examine=examine)
-        self._began_boot = self._renewed_boot = clock.boot_ms()
+        self._began_boot = clock.boot_ms()
         self._began_wall = clock.wall_ms()
         self._polled_ms = self._began_ms
         self._planned_at = self._began_wall
@@ -278,7 +278,7 @@ class Loop:
         if self._deadline_ms is not None and now >= self._deadline_ms and self.stop is None:
             self._halt(Stop.INTERRUPT, GRACE_S)
         self._expire()
-        if self._clock.boot_ms() - self._renewed_boot >= RENEW_MS:
+        if renewal_due(self._lease, self._clock):
             self._renew()
         if now - self._polled_ms >= POLL_MS and self.stop in (None, Stop.INTERRUPT):
             self._polled_ms = now
@@ -291,29 +291,30 @@ class Loop:
             self._executor.cancel([dispatch for dispatch, at in self._inflight.items() if at.member in doomed], GRACE_S)
 
     def _still_ours(self) -> bool:
-        """Look again after a pause between commit and start: another driver may have taken over meanwhile."""
-        if self._clock.boot_ms() < self._lease.expires_boot_ms:
-            return True
-        self._renew()
-        return self.stop is None
+        """Look again after a pause, which may also be in looking: another driver may have taken over meanwhile."""
+        while self._clock.boot_ms() >= self._lease.expires_boot_ms:
+            if not self._renew():
+                return False
+        return True
 
-    def _renew(self) -> None:
+    def _renew(self) -> bool:
         if self.stop is Stop.LEASE_LOST:
-            return
+            return False
         lease = renewed(self._lease, self._clock)
         try:
             kept = self._store.renew(lease)
         except StoreError as error:
             if self._lease.expires_boot_ms <= self._clock.boot_ms():
                 self._fail(error)
-            return
+            return False
         if not kept:
             self._lose()
-            return
-        self._lease, self._renewed_boot = lease, self._clock.boot_ms()
+            return False
+        self._lease = lease
         if self.stop is None:
             for member in self._family:
                 self._note_time(member)
+        return True
 
     def _note_time(self, member: Member) -> None:
         """Journal driven time that a ceiling or timeout is for: with a killed driver it would be lost."""

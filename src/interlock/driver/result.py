@@ -10,6 +10,7 @@ from interlock.driver.loop import Stop
 from interlock.errors import LeaseHeldError
 from interlock.model.run import RunInfo
 from interlock.model.states import RUN_ENDED, RunState
+from interlock.store.held import AlreadyRunningError
 
 OK: Final = 0
 FAILED: Final = 1
@@ -48,16 +49,12 @@ def result_of(run: RunInfo, stop: Stop | None = None) -> Result:
     )
 
 
-def not_twice(run: RunInfo, if_running: str | None) -> Result:
+def not_twice(error: AlreadyRunningError, run: RunInfo, if_running: str | None) -> Result:
     """Answer who must not start a second run beside one under way: skipped, or LeaseHeldError."""
     if if_running == "skip":
         told = f"skipped: run {run.id} is under way"
         return msgspec.structs.replace(result_of(run), exit_code=OK, detail=told, instead="skipped")
-    raise LeaseHeldError(
-        "already-running",
-        f"run {run.id} of this workflow is under way",
-        f"watch it: interlock events {run.id} --follow",
-    )
+    raise LeaseHeldError(error.code, error.message, error.hint)
 
 
 def exit_code(run: RunInfo) -> int:

@@ -7,7 +7,7 @@ attempts without a recorded end had changed, and removes what is as it was made.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import msgspec
@@ -142,14 +142,14 @@ class Lost(msgspec.Struct, frozen=True):
     refused: dict[str, str] = {}
 
 
-def settle_lost(plan: Plan, run_id: str, rows: Sequence[TreeRow]) -> Lost:
+def settle_lost(plan: Plan, run_id: str, rows: Iterable[TreeRow]) -> Lost:
     """Settle what dead drivers left. What ended without keeping anything is only removed."""
     isolation = Isolation(Marker(run_id, "", 0, ""))
     with contextlib.closing(isolation):
         return _settle(plan, run_id, rows, isolation)
 
 
-def _settle(plan: Plan, run_id: str, rows: Sequence[TreeRow], isolation: Isolation) -> Lost:
+def _settle(plan: Plan, run_id: str, rows: Iterable[TreeRow], isolation: Isolation) -> Lost:
     found = Lost()
     for row in rows:
         lost = row.state in LOST

@@ -192,7 +192,8 @@ def _create(path: Path) -> None:
 def _refuse_orphan(path: Path) -> None:
     """Refuse what was written last without what it was written to: SQLite would take it for nothing, and write over it."""
     wal = _wal(path)
-    if _size(path) == 0 and _size(wal) > 0:
+    # in this order: a journal that is begun meanwhile has its first page before there is a WAL
+    if _size(wal) > 0 and _size(path) == 0:
         state = "empty" if path.exists() else "missing"
         raise JournalCorruptError(
             "journal-corrupt",

@@ -74,11 +74,13 @@ class Spool:
 
     def _append(self, run_id: str, finishes: Sequence[AttemptFinished]) -> None:
         target = self.path(run_id)
-        handle = os.open(target, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        # appended to wherever it ends by then, since a driver that slept may do so too
+        handle = os.open(target, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "r+b") as file:
-            whole = _whole_length(file.read())
-            file.truncate(whole)
-            file.seek(whole)
+            text = file.read()
+            whole = _whole_length(text)
+            if whole < len(text):
+                file.truncate(whole)
             file.write(b"".join(map(_line, finishes)))
             file.flush()
             os.fsync(file.fileno())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -254,15 +255,20 @@ class SqliteStore(Reader):
     def take_spool(self, run_id: str) -> int:
         """Commit spooled finishes (those not refused) and remove the file; return how many were taken."""
         self._spool.keep_room()
-        with translated(self._spool.path(run_id)):
+        taken = 0
+        place = self._spool.path(run_id)
+        with translated(place):
             finishes = self._spool.read(run_id)
-        if not finishes:
-            return 0
-        with self._db.write():
-            refused = self._finishes(run_id, finishes).refused
-        with translated(self._spool.path(run_id)):
-            self._spool.remove(run_id)
-        return len(finishes) - len(refused)
+        while finishes:
+            with self._db.write():
+                taken += len(finishes) - len(self._finishes(run_id, finishes).refused)
+            with translated(place):
+                known, finishes = finishes, self._spool.read(run_id)
+                if finishes == known:
+                    # else others were put there meanwhile, perhaps by who took over from a driver that slept
+                    self._spool.remove(run_id)
+                    break
+        return taken
 
     def request(self, run_id: str, kind: RequestKind, payload_json: bytes, made_by: str, at: int) -> int:
         """Append a request; needs no lease. Returns its id."""
@@ -289,6 +295,8 @@ class SqliteStore(Reader):
             except StoreError as error:
                 if error.code != "journal-full":
                     raise
+            with suppress(StoreError):
+                # its place may be on the full disk too
                 make_room()
         return self._delete_rows(run_id, held, dry_run=dry_run)
 

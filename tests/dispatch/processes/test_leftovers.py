@@ -43,7 +43,7 @@ def _identity(child: subprocess.Popen[bytes]) -> Process:
 def test_a_recorded_process_is_ended_with_its_tree(start: Start) -> None:
     child = start("", "bash", "-c", "sleep 600 & setsid sleep 600 & wait")
     below = until(lambda: (found := _children(child.pid)) and len(found) == 2 and found)
-    assert end_leftovers(RUN, [_identity(child)], None) == 1
+    assert end_leftovers(RUN, [_identity(child)], 2) == 1
     assert not any(map(runs, (child.pid, *below)))
 
 
@@ -55,21 +55,28 @@ def _children(pid: int) -> list[int]:
 @pytest.mark.parametrize("change", [{"start_ticks": 1}, {"boot_id": "another"}])
 def test_a_reused_pid_is_left_alone(start: Start, change: dict[str, int | str]) -> None:
     child = start()
-    assert end_leftovers(RUN, [msgspec.structs.replace(_identity(child), **change)], None) == 0
+    assert end_leftovers(RUN, [msgspec.structs.replace(_identity(child), **change)], 2) == 0
     assert runs(child.pid)
 
 
-def test_marked_processes_of_other_holders_of_the_run_are_ended(start: Start) -> None:
-    dead, ours, other = start(f"{RUN}:old:1:d"), start(f"{RUN}:me:2:d"), start(f"{RUN}x:old:1:d")
-    assert end_leftovers(RUN, [], "me") == 1
+def test_marked_processes_of_earlier_drivers_of_the_run_are_ended(start: Start) -> None:
+    dead, ours, other = start(f"{RUN}:old:9:d"), start(f"{RUN}:me:10:d"), start(f"{RUN}x:old:1:d")
+    assert end_leftovers(RUN, [], 10) == 1
     assert not runs(dead.pid)
     assert runs(ours.pid)
     assert runs(other.pid)
 
 
+def test_what_a_driver_has_running_that_took_over_meanwhile_is_left_alone(start: Start) -> None:
+    later, strange = start(f"{RUN}:taker:3:d"), start(f"{RUN}:who:none:d")
+    assert end_leftovers(RUN, [], 2) == 0
+    assert runs(later.pid)
+    assert runs(strange.pid)
+
+
 def test_a_mark_of_an_outer_driver_counts_as_well(start: Start) -> None:
     inner = start(f"inner:h:1:d {RUN}:old:1:d")
-    assert end_leftovers(RUN, [], None) == 1
+    assert end_leftovers(RUN, [], 2) == 1
     assert not runs(inner.pid)
 
 
@@ -83,7 +90,7 @@ def test_strays_are_those_of_the_asked_attempts_only(start: Start) -> None:
 
 def test_we_and_those_above_us_are_never_touched() -> None:
     ours = [identity.identify(os.getpid()), identity.identify(os.getppid())]
-    assert end_leftovers(RUN, [process for process in ours if process is not None], None) == 0
+    assert end_leftovers(RUN, [process for process in ours if process is not None], 2) == 0
 
 
 def test_a_marker_reads_back_and_carries_the_outer_one() -> None:

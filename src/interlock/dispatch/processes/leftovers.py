@@ -17,16 +17,18 @@ from interlock.dispatch.processes.tree import Tree
 from interlock.model.events import Process
 
 
-def end_leftovers(run_id: str, processes: Collection[Process], keep_holder: str | None) -> int:
-    """Kill what an earlier driver of the run left: recorded processes and all marked ones but `keep_holder`'s.
+def end_leftovers(run_id: str, processes: Collection[Process], term: int) -> int:
+    """Kill what drivers of the run before that of `term` left: recorded processes and all that carry their marks.
 
-    Return how many marked processes and recorded leaders were found.
+    What carries a later one's is his who has taken over meanwhile. Return how many marked processes and recorded leaders
+    were found.
     """
     recorded = sum(_end_recorded(process) for process in processes)
+    earlier = frozenset(map(str, range(term)))
 
     def wanted(value: bytes) -> bool:
         marks = parse(value.decode("utf-8", "surrogateescape"))
-        return any(mark.run_id == run_id and mark.holder != keep_holder for mark in marks)
+        return any(mark.run_id == run_id and mark.term in earlier for mark in marks)
 
     return recorded + sweep(wanted)
 

@@ -74,7 +74,7 @@ class _Player:
             clock=self._clock,
             host=host,
             alive=lambda _process: True,
-            end_leftovers=lambda _run, _processes, _holder: 0,
+            end_leftovers=lambda _run, _processes, _term: 0,
             executor=lambda _plan, _lease: self._executor,
             settle_lost=lambda _plan, _run, _rows: Lost(),
             map_concurrency=256,

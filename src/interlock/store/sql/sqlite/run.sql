@@ -50,7 +50,9 @@ SELECT id, workflow, state, reason, detail, outcome, wait_until, key, parent, pl
 FROM run WHERE parent = ? ORDER BY seq
 
 -- name: forks
-SELECT id, state FROM run WHERE forked_from = ? ORDER BY seq
+-- A child run that is a fork counts as the whole that it goes on, and ends, with.
+SELECT top.id, top.state FROM run JOIN run AS top ON top.id = coalesce(run.root, run.id)
+WHERE run.forked_from = ? ORDER BY run.seq
 
 -- name: match_runs
 -- A range, not LIKE: the prefix is a person's text and may hold wildcards.
