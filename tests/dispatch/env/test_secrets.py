@@ -81,6 +81,20 @@ def test_what_is_secret_is_hidden_from_jobs_that_name_no_group(tmp_path: Path) -
     assert resolver.resolve(()).redactor.text(said) == hidden
 
 
+def test_a_secret_that_stands_over_another_value_is_hidden_everywhere_and_so_is_what_it_stands_over(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / ".env").write_text("A=from the file\nB=also from the file\n", encoding="utf-8")
+    secrets = (SecretSource(name="B", command=("echo", "from the command")),)
+    group = EnvGroup(name="g", vars=("A", "B"), dotenv=(".env",), secrets=secrets)
+    environ = {"A": "passed through", "B": "passed through", "PATH": os.environ["PATH"]}
+    resolver = EnvResolver((group,), tmp_path, environ=environ)
+    assert resolver.resolve(("g",)).values == {"A": "from the file", "B": "from the command"}
+    said = b"from the file, also from the file, from the command, passed through"
+    hidden = b"[redacted:A], [redacted:B], [redacted:B], passed through"
+    assert resolver.resolve(()).redactor.text(said) == hidden
+
+
 def test_what_becomes_known_is_hidden_from_jobs_and_streams_that_began_before(tmp_path: Path) -> None:
     resolver = EnvResolver((command("echo", "from the command"),), tmp_path)
     redactor = resolver.resolve(()).redactor
