@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -208,6 +210,21 @@ def test_a_secret_command_that_hangs_is_ended_with_its_children(tmp_path: Path) 
     while _runs(pid):
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+def test_a_stop_in_the_midst_of_a_command_s_start_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    resolver = EnvResolver((command("sleep", "60"),), tmp_path, command_timeout_s=20)
+    start = subprocess.Popen
+
+    def start_when_a_signal_comes(*args: Any, **named: Any) -> subprocess.Popen[bytes]:
+        process = start(*args, **named)
+        resolver.stop()
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", start_when_a_signal_comes)
+    began = time.monotonic()
+    assert failure(resolver, "vault")[0] == "cancelled while its secrets were asked for"
+    assert time.monotonic() - began < 10
 
 
 def _runs(pid: int) -> bool:

@@ -241,6 +241,9 @@ class EnvResolver:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
+            if self._stopped:
+                # by a signal's handler, while the process was nobody's yet
+                _end(process)
             return process
 
 
