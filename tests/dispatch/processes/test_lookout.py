@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -210,6 +211,21 @@ def test_what_has_gone_is_forgotten(start: Callable[..., int]) -> None:
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     assert kept.look() == []
+
+
+def test_what_was_taken_in_stays_while_no_file_is_left_to_look_with(start: Callable[..., int]) -> None:
+    kept = Kept("me:h:1:")
+    pid = start("sleep", "600", mark="me:h:1:d")
+    assert kept.look() == [pid]
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.open(os.devnull, os.O_RDONLY)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        found = kept.look()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert found == [pid]
 
 
 def test_what_may_not_be_ended_is_not_waited_for(start: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -107,6 +108,75 @@ def test_a_reaper_that_somebody_ended_is_followed_by_another(monkeypatch: pytest
     finally:
         reaper.close()
     assert not any(runs(pid) for pid in pids if pid is not None)
+
+
+def test_a_follower_that_cannot_be_started_at_once_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookout, "EVERY_S", 0.02)
+    reaper = Reaper(Marker("run", "holder", 1), clean(os.environ))
+    reaper.start()
+    first = reaper.pid
+    assert first is not None
+    refusals = iter(range(3))
+    pipe = os.pipe
+
+    def scarce() -> tuple[int, int]:
+        if next(refusals, None) is None:
+            return pipe()
+        raise OSError(24, "Too many open files")
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pipe", scarce)
+            os.kill(first, signal.SIGKILL)
+            until(lambda: reaper.pid != first)
+        assert next(refusals, None) is None
+        assert reaper.pid is not None
+        assert runs(reaper.pid)
+    finally:
+        reaper.close()
+
+
+class Door:
+    """A lock that knows who came to it, let in or not."""
+
+    def __init__(self) -> None:
+        self.came: list[int] = []
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self.came.append(threading.get_ident())
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_nobody_goes_on_before_the_reaper_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    reaper = Reaper(Marker("run", "holder", 1), clean(os.environ))
+    spawn = reaper._spawn  # noqa: SLF001 - where another thread comes in between
+    seen: list[int | None] = []
+
+    def start() -> None:
+        reaper.start()
+        seen.append(reaper.pid)
+
+    other = threading.Thread(target=start)
+
+    def slowly(reading: int) -> subprocess.Popen[bytes]:
+        other.start()
+        until(lambda: len(door.came) > 1 or not other.is_alive())
+        return spawn(reading)
+
+    door = Door()
+    monkeypatch.setattr(reaper, "_lock", door)
+    monkeypatch.setattr(reaper, "_spawn", slowly)
+    try:
+        reaper.start()
+        other.join()
+        assert seen == [reaper.pid]
+        assert reaper.pid is not None
+    finally:
+        reaper.close()
 
 
 def test_a_killed_drivers_children_end_though_its_first_reaper_was_killed_before(
