@@ -96,6 +96,23 @@ def test_an_old_file_is_looked_at_and_neither_read_nor_written(tmp_path: Path, m
     assert copy.path.stat().st_ino == inode
 
 
+def test_one_that_is_taken_away_while_it_is_looked_at_is_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = ScriptStore(tmp_path).copy(script("echo frozen"))
+    copy.renew()
+    read_bytes = Path.read_bytes
+
+    def reading(path: Path) -> bytes:
+        path.unlink()
+        return read_bytes(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", reading)
+        copy.renew()
+    assert copy.path.read_text() == "echo frozen"
+
+
 def test_it_may_not_be_written_to_and_keeps_its_name(shop: Shop) -> None:
     [outcome] = in_a_row(shop, script('stat -c %a "$0"; basename "$0"; ls "$(dirname "$0")"', "sh"), 1)
     mode, name, *siblings = outcome.output.decode().split()

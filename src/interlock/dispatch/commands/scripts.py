@@ -42,10 +42,17 @@ class ScriptCopy:
         with self._lock:
             asked_ns = time.time_ns()
             stamp = _stamp(self.path)
-            if stamp is None or stamp != self._stamp or self.path.read_bytes() != self._content:
+            if stamp is None or stamp != self._stamp or not self._is_whole():
                 self._write()
                 self._stamp = stamp = _stamp(self.path)
             self._settled = stamp is not None and stamp[-1] < asked_ns - _TICK_NS
+
+    def _is_whole(self) -> bool:
+        try:
+            return self.path.read_bytes() == self._content
+        except OSError:
+            # an attempt that is under way took it away meanwhile
+            return False
 
     def _write(self) -> None:
         self._folder.make()
