@@ -55,6 +55,15 @@ def test_no_spelling_of_a_value_survives_however_the_stream_is_cut(
         assert streamed(redactor, cut(text, places)) == whole
 
 
+@pytest.mark.parametrize("text", [b"abcabcabca", b"abcabcabcabca", b"-abcabcabcaabcabca-", b"abcabcabcab"])
+def test_a_value_that_overlaps_itself_leaves_no_piece_of_it(text: bytes) -> None:
+    redactor = PatternRedactor({"TOKEN": "abcabca"})
+    whole = redactor.text(text)
+    assert whole.replace(b"[redacted:TOKEN]", b"").strip(b"-") == (b"b" if text.endswith(b"b") else b"")
+    for place in range(len(text)):
+        assert streamed(redactor, [text[:place], text[place:]]) == whole
+
+
 @settings(deadline=None, max_examples=30)
 @given(SECRET, TEXT, TEXT)
 def test_a_stream_that_comes_byte_by_byte_gives_the_same(secret: str, before: str, after: str) -> None:
