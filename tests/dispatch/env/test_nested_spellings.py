@@ -7,13 +7,14 @@ import json
 import random
 import time
 from collections.abc import Callable
-from itertools import pairwise
 
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from tests.dispatch.env.streams import cut, streamed
 
-from interlock.dispatch.env.redact import MIN_LENGTH, PatternRedactor
+from interlock.dispatch.env.redact import PatternRedactor
+from interlock.dispatch.env.redact_base import MIN_LENGTH
 
 Writer = Callable[[bytes], bytes]
 MARK = b"[redacted:TOKEN]"
@@ -90,16 +91,6 @@ def freely(draw: st.DrawFn) -> Writer:
 def lines_of_base64(draw: st.DrawFn) -> Writer:
     width = draw(st.sampled_from([48, 60, 64, 76, 10_000]))
     return base64_by(width, draw(st.sampled_from([b"\n", b"\r\n"])), draw(st.booleans()))
-
-
-def cut(text: bytes, places: list[int]) -> list[bytes]:
-    edges = sorted({0, len(text), *(place % (len(text) + 1) for place in places)})
-    return [text[start:end] for start, end in pairwise(edges)]
-
-
-def streamed(redactor: PatternRedactor, pieces: list[bytes]) -> bytes:
-    stream = redactor.stream()
-    return b"".join([*(stream.feed(piece) for piece in pieces), stream.flush()])
 
 
 def check(secret: str, before: str, after: str, writers: list[Writer], places: list[int]) -> None:
