@@ -104,6 +104,9 @@ class Surroundings:
                 self.bytes[name] = value
 
     def _restore_handlers(self) -> None:
+        for timer in (signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
+            # one that runs on would meet the default, and end the worker in the midst of another unit
+            signal.setitimer(timer, 0)
         for number, handler in zip(_SIGNALS, self.handlers):  # noqa: B905 - Python 3.8
             # None: set by no Python program, and to none that Python could set
             if handler is not None and _handler_of(number) != handler:
