@@ -14,7 +14,7 @@ import pytest
 from tests.dispatch.shop import Shop, until
 
 from interlock.dispatch.base import Outcome
-from interlock.dispatch.commands.scripts import ScriptStore, renew
+from interlock.dispatch.commands.scripts import ScriptStore
 from interlock.model.plan import Script
 from interlock.model.states import Reason
 
@@ -65,13 +65,13 @@ def test_whatever_an_attempt_does_to_its_script_the_next_one_runs_what_was_froze
 
 
 def test_a_change_within_a_tick_of_the_clock_that_keeps_size_and_times_is_seen(tmp_path: Path) -> None:
-    store = ScriptStore(tmp_path)
-    path = store.path(script("echo frozen"))
-    renew(str(path))
+    copy = ScriptStore(tmp_path).copy(script("echo frozen"))
+    path = copy.path
+    copy.renew()
     path.chmod(0o700)
     path.write_text("echo FROZEN")
     path.chmod(0o500)
-    renew(str(path))
+    copy.renew()
     assert path.read_text() == "echo frozen"
 
 
@@ -85,16 +85,32 @@ def test_an_old_file_is_looked_at_and_neither_read_nor_written(tmp_path: Path, m
 
     def is_settled() -> bool:
         reads.clear()
-        renew(str(path))
+        copy.renew()
         return not reads
 
     monkeypatch.setattr(Path, "read_bytes", reading)
-    store = ScriptStore(tmp_path)
-    path = store.path(script("echo frozen"))
-    renew(str(path))
-    inode = path.stat().st_ino
+    copy = ScriptStore(tmp_path).copy(script("echo frozen"))
+    copy.renew()
+    inode = copy.path.stat().st_ino
     until(is_settled)
-    assert path.stat().st_ino == inode
+    assert copy.path.stat().st_ino == inode
+
+
+def test_one_that_is_taken_away_while_it_is_looked_at_is_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = ScriptStore(tmp_path).copy(script("echo frozen"))
+    copy.renew()
+    read_bytes = Path.read_bytes
+
+    def reading(path: Path) -> bytes:
+        path.unlink()
+        return read_bytes(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", reading)
+        copy.renew()
+    assert copy.path.read_text() == "echo frozen"
 
 
 def test_it_may_not_be_written_to_and_keeps_its_name(shop: Shop) -> None:
@@ -142,8 +158,7 @@ def test_the_folder_goes_with_its_driver_and_that_of_a_killed_one_with_the_next(
     pid = os.fork()
     if pid == 0:
         with contextlib.suppress(BaseException):
-            store = ScriptStore(place)
-            renew(str(store.path(script("echo"))))
+            ScriptStore(place).copy(script("echo")).renew()
         os._exit(0)
     os.waitpid(pid, 0)
     [left] = place.iterdir()

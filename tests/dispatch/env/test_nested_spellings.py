@@ -7,13 +7,14 @@ import json
 import random
 import time
 from collections.abc import Callable
-from itertools import pairwise
 
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from tests.dispatch.env.streams import cut, streamed
 
-from interlock.dispatch.env.redact import MIN_LENGTH, PatternRedactor
+from interlock.dispatch.env.redact import PatternRedactor
+from interlock.dispatch.env.redact_base import MIN_LENGTH
 
 Writer = Callable[[bytes], bytes]
 MARK = b"[redacted:TOKEN]"
@@ -90,16 +91,6 @@ def freely(draw: st.DrawFn) -> Writer:
 def lines_of_base64(draw: st.DrawFn) -> Writer:
     width = draw(st.sampled_from([48, 60, 64, 76, 10_000]))
     return base64_by(width, draw(st.sampled_from([b"\n", b"\r\n"])), draw(st.booleans()))
-
-
-def cut(text: bytes, places: list[int]) -> list[bytes]:
-    edges = sorted({0, len(text), *(place % (len(text) + 1) for place in places)})
-    return [text[start:end] for start, end in pairwise(edges)]
-
-
-def streamed(redactor: PatternRedactor, pieces: list[bytes]) -> bytes:
-    stream = redactor.stream()
-    return b"".join([*(stream.feed(piece) for piece in pieces), stream.flush()])
 
 
 def check(secret: str, before: str, after: str, writers: list[Writer], places: list[int]) -> None:
@@ -210,3 +201,16 @@ def test_a_long_line_costs_no_more_for_each_byte_than_a_short_one(unit: bytes) -
 
     took(1)
     assert took(24) < 12 * max(took(8), 0.004)
+
+
+def test_base64_of_base64_of_a_value_that_repeats_itself_costs_little_more_than_the_value() -> None:
+    redactor = PatternRedactor({"TOKEN": "x" * 40})
+    plain = b"x" * 10_000
+    encoded = base64.b64encode(base64.b64encode(plain))
+
+    def took(text: bytes) -> float:
+        begun = time.process_time()
+        assert len(redactor.text(text)) < 100
+        return time.process_time() - begun
+
+    assert took(encoded) < 30 * max(took(plain), 0.004)

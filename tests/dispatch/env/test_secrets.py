@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -78,6 +80,20 @@ def test_what_is_secret_is_hidden_from_jobs_that_name_no_group(tmp_path: Path) -
     resolver.resolve(("g",))
     # what is passed through is no secret: a region or a path stands in ordinary text
     hidden = b"[redacted:SOURCE], [redacted:KEY], [redacted:FILE], [redacted:C], north-1, 1234"
+    assert resolver.resolve(()).redactor.text(said) == hidden
+
+
+def test_a_secret_that_stands_over_another_value_is_hidden_everywhere_and_so_is_what_it_stands_over(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / ".env").write_text("A=from the file\nB=also from the file\n", encoding="utf-8")
+    secrets = (SecretSource(name="B", command=("echo", "from the command")),)
+    group = EnvGroup(name="g", vars=("A", "B"), dotenv=(".env",), secrets=secrets)
+    environ = {"A": "passed through", "B": "passed through", "PATH": os.environ["PATH"]}
+    resolver = EnvResolver((group,), tmp_path, environ=environ)
+    assert resolver.resolve(("g",)).values == {"A": "from the file", "B": "from the command"}
+    said = b"from the file, also from the file, from the command, passed through"
+    hidden = b"[redacted:A], [redacted:B], [redacted:B], passed through"
     assert resolver.resolve(()).redactor.text(said) == hidden
 
 
@@ -194,6 +210,21 @@ def test_a_secret_command_that_hangs_is_ended_with_its_children(tmp_path: Path) 
     while _runs(pid):
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+def test_a_stop_in_the_midst_of_a_command_s_start_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    resolver = EnvResolver((command("sleep", "60"),), tmp_path, command_timeout_s=20)
+    start = subprocess.Popen
+
+    def start_when_a_signal_comes(*args: Any, **named: Any) -> subprocess.Popen[bytes]:
+        process = start(*args, **named)
+        resolver.stop()
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", start_when_a_signal_comes)
+    began = time.monotonic()
+    assert failure(resolver, "vault")[0] == "cancelled while its secrets were asked for"
+    assert time.monotonic() - began < 10
 
 
 def _runs(pid: int) -> bool:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from tests.dispatch.processes.driver import Driver
 from tests.dispatch.shop import Shop, marked, runs, until
 
 from interlock.dispatch.base import Request
@@ -107,27 +108,11 @@ def test_its_own_children_end_with_it(shop: Shop) -> None:
     assert not runs(below)
 
 
-DRIVER = """
-import sys, time
-from pathlib import Path
-from interlock.dispatch.base import Job, Request
-from interlock.dispatch.logs.log import RunLog
-from interlock.dispatch.processes import lookout, reaper_main
-from interlock.dispatch.processes.identity import read_stat
-from interlock.dispatch.processes.markers import Marker
-from interlock.dispatch.commands.runner import CommandRunner
-from interlock.dispatch.env.redact_base import NullRedactor, ResolvedEnv
-from interlock.model.plan import Command
-lookout.EVERY_S = 0.02
-folder, run_id = Path(sys.argv[1]), sys.argv[2]
-marker = Marker(run_id, "holder", 1)
-runner = CommandRunner(lambda _: None, lambda _: ResolvedEnv({}, NullRedactor()), RunLog(folder / "log"), folder, marker)
-job = Job(key="k", run_id=run_id, step_id="s", step=0, target=Command(text=sys.argv[3]), shell=("bash", "-c"),
-          cwd=str(folder))
-runner.start(Request(job=job, dispatch="d", unit_id="s:solo", attempt=1, idempotency_key="k"))
-while not (folder / "escaped").exists():
+DRIVEN = """
+pid_file = folder / "escaped"
+while not pid_file.exists():
     time.sleep(0.01)
-pid = int((folder / "escaped").read_text())
+pid = int(pid_file.read_text())
 known = lambda pid: pid in {known for known, _ in lookout.remembered(lambda _: True)}
 while not known(pid):
     time.sleep(0.01)
@@ -135,25 +120,15 @@ while not known(pid):
 while known(read_stat(pid).ppid):
     time.sleep(0.01)
 (folder / "ready").touch()
-time.sleep(600)
 """
 
 
-def test_it_ends_when_its_driver_is_killed(tmp_path: Path) -> None:
-    source = Path(__file__).parents[3] / "src"
-    run_id = f"watched{os.getpid()}x{time.monotonic_ns()}"
-    driver = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, str(tmp_path), run_id, ESCAPE + "sleep 600"],
-        env={**os.environ, "PYTHONPATH": str(source)},
-        start_new_session=True,
-    )
-    try:
-        until((tmp_path / "ready").exists)
-        pid = pid_in(tmp_path / "escaped")
-        assert runs(pid)
-    finally:
-        driver.kill()
-        driver.wait()
+def test_it_ends_when_its_driver_is_killed(tmp_path: Path, run_id: str, drive: Callable[..., Driver]) -> None:
+    driver = drive(tmp_path, ESCAPE + "sleep 600", then=DRIVEN)
+    until((tmp_path / "ready").exists)
+    pid = pid_in(tmp_path / "escaped")
+    assert runs(pid)
+    driver.kill()
     until(lambda: not runs(pid) and not marked(run_id), 10)
 
 
@@ -236,6 +211,21 @@ def test_what_has_gone_is_forgotten(start: Callable[..., int]) -> None:
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     assert kept.look() == []
+
+
+def test_what_was_taken_in_stays_while_no_file_is_left_to_look_with(start: Callable[..., int]) -> None:
+    kept = Kept("me:h:1:")
+    pid = start("sleep", "600", mark="me:h:1:d")
+    assert kept.look() == [pid]
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.open(os.devnull, os.O_RDONLY)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        found = kept.look()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert found == [pid]
 
 
 def test_what_may_not_be_ended_is_not_waited_for(start: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
+from tests.dispatch.processes.driver import Driver
 from tests.dispatch.shop import Shop, marked, runs, until
 
 from interlock.dispatch.commands.runner import CommandRunner
@@ -21,60 +23,16 @@ from interlock.dispatch.processes import lookout, reaper_main
 from interlock.dispatch.processes.markers import Marker
 from interlock.dispatch.processes.reaper import Reaper
 
-_DRIVER = """
-import sys, time
-from pathlib import Path
-from interlock.dispatch.base import Job, Request
-from interlock.dispatch.logs.log import RunLog
-from interlock.dispatch.processes.markers import Marker
-from interlock.dispatch.commands.runner import CommandRunner
-from interlock.dispatch.env.redact_base import NullRedactor, ResolvedEnv
-from interlock.model.plan import Command
-folder, run_id = Path(sys.argv[1]), sys.argv[2]
-marker = Marker(run_id, "holder", 1)
-runner = CommandRunner(lambda _: None, lambda _: ResolvedEnv({}, NullRedactor()), RunLog(folder / "log"), folder, marker)
-for number, text in enumerate(sys.argv[3:]):
-    job = Job(key=str(number), run_id=run_id, step_id="s", step=0, target=Command(text=text), shell=("bash", "-c"),
-              cwd=str(folder))
-    runner.start(Request(job=job, dispatch=f"d{number}", unit_id="s:solo", attempt=1, idempotency_key="k"))
-time.sleep(600)
-"""
-
-
-class Driver:
-    """A driver in a process of its own, to be killed."""
-
-    def __init__(self, folder: Path, run_id: str, *commands: str) -> None:
-        self.run_id = run_id
-        source = Path(__file__).parents[2] / "src"
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", _DRIVER, str(folder), run_id, *commands],
-            env={**os.environ, "PYTHONPATH": str(source)},
-            start_new_session=True,
-        )
-
-    def kill(self, number: signal.Signals = signal.SIGKILL) -> float:
-        self.process.send_signal(number)
-        self.process.wait()
-        return time.monotonic()
-
-
-@pytest.fixture
-def run_id() -> Iterator[str]:
-    name = f"reaped{os.getpid()}x{time.monotonic_ns()}"
-    yield name
-    for pid in marked(name):
-        os.kill(pid, signal.SIGKILL)
-
 
 def _wait_for(folder: Path, name: str) -> int:
     return int(until(lambda: (folder / name).exists() and (folder / name).read_text().strip()))
 
 
-def test_a_killed_drivers_children_end_within_a_second_wherever_they_went(tmp_path: Path, run_id: str) -> None:
-    driver = Driver(
+def test_a_killed_drivers_children_end_within_a_second_wherever_they_went(
+    tmp_path: Path, run_id: str, drive: Callable[..., Driver]
+) -> None:
+    driver = drive(
         tmp_path,
-        run_id,
         "trap '' TERM HUP; echo $$ > a; while :; do sleep 1; done",
         "setsid sleep 600 & echo $! > b; sleep 600",
         "(setsid bash -c 'echo $$ > c; exec sleep 600' &) ; sleep 600",
@@ -87,27 +45,31 @@ def test_a_killed_drivers_children_end_within_a_second_wherever_they_went(tmp_pa
     assert time.monotonic() - died < 1.0
 
 
-def test_a_driver_that_dies_right_after_it_began_leaves_nothing(tmp_path: Path, run_id: str) -> None:
-    driver = Driver(tmp_path, run_id, "echo $$ > a; sleep 600")
+def test_a_driver_that_dies_right_after_it_began_leaves_nothing(
+    tmp_path: Path, run_id: str, drive: Callable[..., Driver]
+) -> None:
+    driver = drive(tmp_path, "echo $$ > a; sleep 600")
     until(lambda: marked(run_id))
     driver.kill()
     until(lambda: not marked(run_id), 10)
 
 
-def test_the_reaper_outlives_a_signal_to_the_drivers_whole_group(tmp_path: Path, run_id: str) -> None:
-    driver = Driver(tmp_path, run_id, "trap '' INT TERM HUP; echo $$ > a; while :; do sleep 1; done")
+def test_the_reaper_outlives_a_signal_to_the_drivers_whole_group(tmp_path: Path, drive: Callable[..., Driver]) -> None:
+    driver = drive(tmp_path, "trap '' INT TERM HUP; echo $$ > a; while :; do sleep 1; done")
     pid = _wait_for(tmp_path, "a")
     os.killpg(driver.process.pid, signal.SIGKILL)
     driver.process.wait()
     until(lambda: not runs(pid), 10)
 
 
-def test_another_drivers_children_are_spared(tmp_path: Path, run_id: str, shop: Shop) -> None:
+def test_another_drivers_children_are_spared(
+    tmp_path: Path, run_id: str, drive: Callable[..., Driver], shop: Shop
+) -> None:
     other = shop.start("sleep 600")
     spared = shop.started(other).process.pid
     folder = tmp_path / "driver"
     folder.mkdir()
-    driver = Driver(folder, run_id, f"echo $$ > {tmp_path}/a; sleep 600")
+    driver = drive(folder, f"echo $$ > {tmp_path}/a; sleep 600")
     _wait_for(tmp_path, "a")
     driver.kill()
     until(lambda: not marked(run_id), 10)
@@ -148,23 +110,94 @@ def test_a_reaper_that_somebody_ended_is_followed_by_another(monkeypatch: pytest
     assert not any(runs(pid) for pid in pids if pid is not None)
 
 
-def test_a_killed_drivers_children_end_though_its_first_reaper_was_killed_before(tmp_path: Path, run_id: str) -> None:
-    driver = Driver(tmp_path, run_id, "echo $$ > a; sleep 600")
+def test_a_follower_that_cannot_be_started_at_once_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookout, "EVERY_S", 0.02)
+    reaper = Reaper(Marker("run", "holder", 1), clean(os.environ))
+    reaper.start()
+    first = reaper.pid
+    assert first is not None
+    refusals = iter(range(3))
+    pipe = os.pipe
+
+    def scarce() -> tuple[int, int]:
+        if next(refusals, None) is None:
+            return pipe()
+        raise OSError(24, "Too many open files")
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pipe", scarce)
+            os.kill(first, signal.SIGKILL)
+            until(lambda: reaper.pid != first)
+        assert next(refusals, None) is None
+        assert reaper.pid is not None
+        assert runs(reaper.pid)
+    finally:
+        reaper.close()
+
+
+class Door:
+    """A lock that knows who came to it, let in or not."""
+
+    def __init__(self) -> None:
+        self.came: list[int] = []
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self.came.append(threading.get_ident())
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_nobody_goes_on_before_the_reaper_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    reaper = Reaper(Marker("run", "holder", 1), clean(os.environ))
+    spawn = reaper._spawn  # noqa: SLF001 - where another thread comes in between
+    seen: list[int | None] = []
+
+    def start() -> None:
+        reaper.start()
+        seen.append(reaper.pid)
+
+    other = threading.Thread(target=start)
+
+    def slowly(reading: int) -> subprocess.Popen[bytes]:
+        other.start()
+        until(lambda: len(door.came) > 1 or not other.is_alive())
+        return spawn(reading)
+
+    door = Door()
+    monkeypatch.setattr(reaper, "_lock", door)
+    monkeypatch.setattr(reaper, "_spawn", slowly)
+    try:
+        reaper.start()
+        other.join()
+        assert seen == [reaper.pid]
+        assert reaper.pid is not None
+    finally:
+        reaper.close()
+
+
+def test_a_killed_drivers_children_end_though_its_first_reaper_was_killed_before(
+    tmp_path: Path, drive: Callable[..., Driver]
+) -> None:
+    driver = drive(tmp_path, "echo $$ > a; sleep 600")
     pid = _wait_for(tmp_path, "a")
-    first = until(lambda: reaper_of(driver))
+    first: int = until(lambda: reaper_of(driver))
     os.kill(first, signal.SIGKILL)
-    until(lambda: reaper_of(driver) not in (first, None))
+    until(lambda: reaper_of(driver) not in (first, 0))
     driver.kill()
     until(lambda: not runs(pid), 10)
 
 
-def reaper_of(driver: Driver) -> int | None:
-    """Return the pid of the driver's reaper while it has one that runs; never 0, which would be who kills it himself."""
+def reaper_of(driver: Driver) -> int:
+    """Return the pid of the driver's reaper, 0 while it has none that runs."""
     for child in psutil.Process(driver.process.pid).children():
         with contextlib.suppress(psutil.Error):
             if reaper_main.__file__ in child.cmdline():
                 return child.pid
-    return None
+    return 0
 
 
 def test_the_reaper_ignores_the_signals_of_a_closing_terminal() -> None:

@@ -1,7 +1,7 @@
 """From a request to a supervised process: environment, context file, pipes, start; and the words for what failed.
 
-Guarantee: whatever fails before the program runs is an outcome that says so (`answered`, nothing happened), with a
-reason that tells the environment, the disk and the program apart.
+Guarantees: whatever fails before the program runs is an outcome that says so (`answered`, nothing happened), with a
+reason that tells the environment, the disk and the program apart; a script of the plan is started as it was frozen.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from interlock.dispatch.commands.context import JobContext
 from interlock.dispatch.commands.context_files import ContextFiles
 from interlock.dispatch.commands.output import CHECK_BYTES, TAIL_BYTES, Sink
 from interlock.dispatch.commands.program import Programs, SpawnError
-from interlock.dispatch.commands.scripts import ScriptStore
+from interlock.dispatch.commands.scripts import ScriptCopy, ScriptStore
 from interlock.dispatch.commands.supervisor import Supervisor
 from interlock.dispatch.env.redact_base import EnvUnresolvedError, Redactor, ResolvedEnv
 from interlock.dispatch.logs.log import RunLog
@@ -38,6 +38,8 @@ class _Shared(msgspec.Struct, frozen=True):
     context: JobContext
     redactor: Redactor
     argv: tuple[str, ...]
+    script: ScriptCopy | None
+    """Of the plan; `argv` ends with its path."""
 
 
 class Launcher:
@@ -111,6 +113,8 @@ class Launcher:
         (reading_out, writing_out), (reading_err, writing_err) = two_pipes()
         try:
             attempt.started_at = now_ms()
+            if shared.script is not None:
+                shared.script.renew()
             popen = self._programs.spawn(shared.argv, request.folder, env, writing_out, writing_err, patient=patient)
         except BaseException:
             os.close(reading_out)
@@ -140,19 +144,21 @@ class Launcher:
         resolved = self._env_for(job)
         if resolved.names or resolved.warnings:
             self._report(EnvAudit(step=job.step, names=resolved.names, warnings=resolved.warnings))
-        return _Shared(JobContext(job, self._base, resolved.values), resolved.redactor, self._argv(job))
+        argv, script = self._program(job)
+        return _Shared(JobContext(job, self._base, resolved.values), resolved.redactor, argv, script)
 
-    def _argv(self, job: Job) -> tuple[str, ...]:
+    def _program(self, job: Job) -> tuple[tuple[str, ...], ScriptCopy | None]:
         match job.target:
             case Command(text=None, argv=argv):
-                return argv
+                return argv, None
             case Command(text=text):
-                return (*job.shell, text or "")
+                return (*job.shell, text or ""), None
             case Script() as script:
                 try:
-                    return (*script.interpreter, str(self._scripts.path(script)))
+                    copy = self._scripts.copy(script)
                 except ValueError as error:
                     raise SpawnError(str(error)) from error
+                return (*script.interpreter, str(copy.path)), copy
             case PythonFunction() | Prompt():
                 raise SpawnError(f"`{job.step_id}` is not a command")
 
@@ -165,6 +171,7 @@ class Launcher:
         """Release what is held; no attempt may be under way. Idempotent."""
         self._programs.close()
         self._contexts.remove()
+        self._scripts.remove()
 
 
 def _mute(_report: Report) -> None:

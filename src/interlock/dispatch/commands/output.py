@@ -1,7 +1,7 @@
 """What comes out of an attempt: its result, the end of its stderr, and its share of the log, all redacted.
 
-Guarantee: output is held up to the result's limit, or so much of its end, and no further, however much comes; what is held back by a
-redactor reaches result and log at the end.
+Guarantee: output is held up to the result's limit, or so much of its end, and no further, however much comes; what is
+held back by a redactor reaches result and log at the end.
 """
 
 from __future__ import annotations

@@ -43,9 +43,9 @@ class OwnFolder:
 
     def remove(self) -> None:
         """Remove the folder and what is left in it. Idempotent."""
-        _remove(self.path)
         held, self._held = self._held, None
         if held is not None:
+            _remove(self.path)
             os.close(held)
 
 

@@ -1,8 +1,8 @@
 """From a command's argv to a running process, or to a sentence that says why not.
 
 Guarantees: the child leads a session of its own, reads `/dev/null` unless it is given an input, and holds no other open
-file of ours; a script of the plan is started as it was frozen; a program that cannot be started is a `SpawnError` that
-names the thing and the next step, never an exception of another kind.
+file of ours; a program that cannot be started is a `SpawnError` that names the thing and the next step, never an
+exception of another kind.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from interlock.dispatch.commands import scripts
 from interlock.dispatch.commands.context import without_largest
-from interlock.dispatch.commands.own_folder import OwnFolder
 from interlock.dispatch.processes.open_files import give_back
 
 _BUSY_TRIES: Final = 50
@@ -36,14 +34,10 @@ class Programs:
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, bytes], str] = {}
-        self._folders: set[OwnFolder] = set()
-        """Of scripts that were started."""
         self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def close(self) -> None:
         """Release what is held. Idempotent."""
-        for folder in self._folders:
-            folder.remove()
         if self._null >= 0:
             os.close(self._null)
             self._null = -1
@@ -61,13 +55,9 @@ class Programs:
     ) -> subprocess.Popen[bytes]:
         """Start the program; the descriptors stay the caller's. Raises SpawnError, BusyError if not `patient`.
 
-        Raises OSError where a script of the plan has to be written anew and can't be.
-
         Params and item are left out of the environment, the largest first, while all together are too much for the
         system: they stand in the context file.
         """
-        if (folder := scripts.renew(argv[-1])) is not None:
-            self._folders.add(folder)
         busy = 0
         while True:
             try:

@@ -12,7 +12,6 @@ import hashlib
 import os
 import threading
 import time
-import weakref
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -24,12 +23,12 @@ _TICK_NS: Final = 20_000_000
 _Stamp = tuple[int, int, int, int, int]
 
 
-class _Copy:
+class ScriptCopy:
     """A script's file. Safe from any thread."""
 
     def __init__(self, folder: OwnFolder, name: str, content: bytes) -> None:
-        self.folder = folder
-        self._path = folder.path / name
+        self.path = folder.path / name
+        self._folder = folder
         self._content = content
         self._lock = threading.Lock()
         self._stamp: _Stamp | None = None
@@ -38,43 +37,34 @@ class _Copy:
 
     def renew(self) -> None:
         """Write the file unless it is as it was written. Raises OSError."""
-        if self._settled and _stamp(self._path) == self._stamp:
+        if self._settled and _stamp(self.path) == self._stamp:
             return
         with self._lock:
             asked_ns = time.time_ns()
-            stamp = _stamp(self._path)
-            if stamp is None or stamp != self._stamp or self._path.read_bytes() != self._content:
+            stamp = _stamp(self.path)
+            if stamp is None or stamp != self._stamp or not self._is_whole():
                 self._write()
-                self._stamp = stamp = _stamp(self._path)
+                self._stamp = stamp = _stamp(self.path)
             self._settled = stamp is not None and stamp[-1] < asked_ns - _TICK_NS
 
+    def _is_whole(self) -> bool:
+        try:
+            return self.path.read_bytes() == self._content
+        except OSError:
+            # an attempt that is under way took it away meanwhile
+            return False
+
     def _write(self) -> None:
-        self.folder.make()
+        self._folder.make()
         # again, should somebody have removed it
-        self.folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = self._path.with_name(f"{self._path.name}.new")
+        self._folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh = self.path.with_name(f"{self.path.name}.new")
         fresh.unlink(missing_ok=True)
         # not to be written to: a script that writes into itself by mistake is told so
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o500)
         with os.fdopen(fd, "wb") as file:
             file.write(self._content)
-        fresh.replace(self._path)
-
-
-_COPIES: Final[weakref.WeakValueDictionary[str, _Copy]] = weakref.WeakValueDictionary()
-"""By path: who starts a program knows no more of it."""
-
-
-def renew(program: str) -> OwnFolder | None:
-    """Write the script that lies there anew unless it is as it was written, and return its folder, to be removed.
-
-    What is no script of a plan is left alone. Raises OSError.
-    """
-    copy = _COPIES.get(program)
-    if copy is None:
-        return None
-    copy.renew()
-    return copy.folder
+        fresh.replace(self.path)
 
 
 class ScriptStore:
@@ -83,21 +73,22 @@ class ScriptStore:
     def __init__(self, folder: Path) -> None:
         self._folder = OwnFolder(folder, "of-", f"{os.getpid()}-{os.urandom(4).hex()}")
         self._lock = threading.Lock()
-        self._copies: dict[str, _Copy] = {}
+        self._copies: dict[str, ScriptCopy] = {}
 
-    def path(self, script: Script) -> Path:
-        """Return where the script lies once it is started. Raises ValueError when the plan's bytes miss their hash."""
+    def copy(self, script: Script) -> ScriptCopy:
+        """Return where the script lies once it is renewed. Raises ValueError when the plan's bytes miss their hash."""
         content = base64.b64decode(script.content_b64, validate=True)
         digest = hashlib.sha256(content).hexdigest()
         if script.sha256.removeprefix("sha256:") != digest:
             raise ValueError(f"the embedded bytes of `{script.path}` do not match their hash")
         # the name stays: interpreters look at suffixes, and people at messages
         name = f"{digest[:16]}-{PurePosixPath(script.path).name}"
-        path = self._folder.path / name
         with self._lock:
-            copy = self._copies.setdefault(name, _Copy(self._folder, name, content))
-        _COPIES[str(path)] = copy
-        return path
+            return self._copies.setdefault(name, ScriptCopy(self._folder, name, content))
+
+    def remove(self) -> None:
+        """Remove all of them. Idempotent."""
+        self._folder.remove()
 
 
 def _stamp(path: Path) -> _Stamp | None:

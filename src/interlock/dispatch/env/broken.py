@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import binascii
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import Final
@@ -69,22 +69,37 @@ class BrokenBase64:
                 yield places[start], places[end - 1] + 1, mark
 
     def _within(self, packed: bytes) -> Iterator[tuple[int, int, bytes]]:
-        """Find base64 of base64: where a piece of it is, the text around is decoded."""
-        most = self._twice_most
-        for start, end, _ in self._anchors.matches(packed):
-            left = _RUN.match(packed[max(0, start - most) : start][::-1])
-            right = _RUN.match(packed, end, end + most)
-            base = start - (left.end() if left else 0)
-            for at, stop, mark in self._decoded(packed[base : right.end() if right else end]):
+        """Find base64 of base64: where pieces of it are, the text around them is decoded, once for those that are near."""
+        pieces = sorted((start, end) for start, end, _ in self._anchors.matches(packed))
+        at = 0
+        while at < len(pieces):
+            first = at
+            base, reach = self._around(packed, *pieces[first])
+            while at < len(pieces) and pieces[at][0] < reach:
+                reach = _run_end(packed, reach, pieces[at][1] + self._twice_most)
+                at += 1
+            starts = [start for start, _ in pieces[first:at]]
+            # the least end of those that begin no earlier
+            ends = [*accumulate((end for _, end in reversed(pieces[first:at])), min)][::-1]
+            for start, end, mark in self._decoded(packed[base:reach]):
                 # what has no piece of its own here would be found or not by how the stream is cut
-                if base + at <= start and end <= base + stop:
-                    yield base + at, base + stop, mark
+                inside = bisect_left(starts, base + start)
+                if inside < len(starts) and ends[inside] <= base + end:
+                    yield base + start, base + end, mark
+
+    def _around(self, packed: bytes, start: int, end: int) -> tuple[int, int]:
+        """Return how far a match that holds the piece may reach in either direction."""
+        before = packed[max(0, start - self._twice_most) : start][::-1]
+        return start - _run_end(before, 0, len(before)), _run_end(packed, end, end + self._twice_most)
 
     def _decoded(self, run: bytes) -> Iterator[tuple[int, int, bytes]]:
         for phase in range(4):
             text = _decode(run, phase)
-            for start, end, mark in self._inner.matches(_squeezed(text)):
-                places = _Places(text)
+            found = [*self._inner.matches(_squeezed(text))]
+            if not found:
+                continue
+            places = _Places(text)
+            for start, end, mark in found:
                 first, last = places[start], places[end - 1] + 1
                 if last - first <= self._inner_most:
                     yield _character(first, phase), -_character(-last, -phase), mark
@@ -104,8 +119,7 @@ class BrokenBase64:
             return len(text)
         base = max(0, len(text) - self._widest[1] + 1)
         packed = _squeezed(text[base:])
-        run = _RUN.match(packed[::-1][: self._twice_most])
-        size = run.end() if run else 0
+        size = _run_end(packed[::-1], 0, self._twice_most)
         if not size:
             return len(text)
         # of the last character the first bits of a value may be known
@@ -118,6 +132,12 @@ class BrokenBase64:
             if begun < len(inner):
                 at = min(at, _character(tail + _Places(decoded[tail:])[begun], phase))
         return base + _Places(text[base:])[len(packed) - size + at]
+
+
+def _run_end(packed: bytes, start: int, most: int) -> int:
+    """Return where the base64 ends that begins at `start`, looked at up to `most`."""
+    run = _RUN.match(packed, start, most)
+    return run.end() if run else start
 
 
 def _encoded(marks: Mapping[bytes, bytes]) -> dict[bytes, bytes]:

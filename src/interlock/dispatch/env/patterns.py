@@ -21,7 +21,7 @@ class Patterns:
             at = text.find(pattern)
             while at >= 0:
                 yield at, at + len(pattern), mark
-                at = text.find(pattern, at + _period(pattern))
+                at = text.find(pattern, at + 1)
 
     def pending(self, text: bytes) -> int:
         """Return where the longest end of the text begins that a pattern begins with, the text's length if none does."""
@@ -34,8 +34,3 @@ class Patterns:
                 at = text.find(pattern[:3], at + 1, min(size, found + 2))
             found = found if at < 0 else at
         return found
-
-
-def _period(pattern: bytes) -> int:
-    """Return how far on the pattern may stand again."""
-    return (pattern + pattern).find(pattern, 1)

@@ -17,7 +17,7 @@ from typing import Any, Final
 from interlock.dispatch.env.broken import BrokenBase64
 from interlock.dispatch.env.patterns import Patterns
 from interlock.dispatch.env.redact_base import MIN_LENGTH
-from interlock.dispatch.env.spellings import as_bytes, encodings, line_forms, literal_forms
+from interlock.dispatch.env.spellings import as_bytes, line_forms, literal_forms
 from interlock.dispatch.env.views import View, views
 from interlock.model import canon
 
@@ -26,8 +26,6 @@ _FARTHEST_BACK: Final = 4_096
 
 Span = tuple[int, int, bytes]
 """Start, end and mark."""
-
-__all__ = ["MIN_LENGTH", "PatternRedactor", "PatternStream", "Span", "encodings"]
 
 
 def _compact(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
@@ -91,19 +89,22 @@ class PatternRedactor:
 
     def json(self, data: bytes, /) -> bytes:
         """Redact JSON text so that it stays JSON: inside of strings, and a number that holds a value becomes one."""
-        if self.is_empty or (self.text(data) == data and not self._numeric and b"\\" not in data):
+        if self.is_empty:
+            return data
+        clean = self.text(data)
+        if clean == data and not self._numeric and b"\\" not in data:
             return data
         try:
             value = canon.loads(data)
         except canon.NotJsonError:
-            return self.text(data)
+            return clean
         hidden = self._value(value)
-        if hidden == value and self.text(data) == data:
+        if hidden == value and clean == data:
             return data
-        clean = _compact(hidden)
-        left = next(self.spans(clean), None)
+        compact = _compact(hidden)
+        left = next(self.spans(compact), None)
         # a value that reads like JSON syntax: only the whole can be taken out
-        return clean if left is None else _compact(left[2].decode())
+        return compact if left is None else _compact(left[2].decode())
 
     def _value(self, value: Any) -> Any:  # noqa: ANN401 - any JSON value
         if isinstance(value, dict):

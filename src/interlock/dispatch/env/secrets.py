@@ -99,7 +99,7 @@ class EnvResolver:
             for group in self._groups.values():
                 for file in group.dotenv:
                     with contextlib.suppress(EnvUnresolvedError):
-                        self._know(self._file(group, file).items())
+                        self._file(group, file)
             for name in names:
                 if not any(secret.command for secret in self._groups[name].secrets):
                     continue
@@ -139,7 +139,6 @@ class EnvResolver:
             if group is None:
                 raise _unresolved(f"env group {name} is not configured", f"add [env.{name}] to interlock.toml")
             found = self._values[name] = self._read(group, self._command_timeout_s if most_s is None else most_s)
-            self._know((key, value) for key, value in found.items() if key not in group.vars)
         return found
 
     def _know(self, pairs: Iterable[tuple[str, str]]) -> None:
@@ -173,13 +172,17 @@ class EnvResolver:
 
         path = self._root / file
         try:
-            return dotenv.parse(path.read_text(encoding="utf-8"))
+            values = dotenv.parse(path.read_text(encoding="utf-8"))
         except OSError as error:
             problem = error.strerror or "cannot be read"
         except UnicodeDecodeError:
             problem = "not UTF-8"
         except dotenv.DotenvError as error:
             problem = str(error)
+        else:
+            # also what another value stands over: whoever reads the file may say it
+            self._know(values.items())
+            return values
         raise _unresolved(
             f"env group {group.name}: dotenv file {path}: {problem}",
             f"mend the file, or take it out of [env.{group.name}]",
@@ -201,6 +204,7 @@ class EnvResolver:
                 f"env group {group.name}: the command `{secret.command[0]}` for {secret.name} {error}",
                 f"run it by hand in {self._root} to see what it says",
             ) from None
+        self._know([(secret.name, value)])
         return value
 
     def _output(self, argv: tuple[str, ...], most_s: float) -> str:
@@ -237,6 +241,9 @@ class EnvResolver:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
+            if self._stopped:
+                # by a signal's handler, while the process was nobody's yet
+                _end(process)
             return process
 
 

@@ -60,12 +60,6 @@ def cores(raw: bytes) -> tuple[bytes, ...]:
     return tuple(found)
 
 
-def encodings(value: str) -> frozenset[bytes]:
-    """Return the spellings of `value` that are one encoding away from it, base64 in either alphabet."""
-    plain = cores(as_bytes(value))
-    return literal_forms(value) | {*plain, *(core.replace(b"+", b"-").replace(b"/", b"_") for core in plain)}
-
-
 def line_forms(value: str, shortest: int) -> Iterator[bytes]:
     """Yield the lines of a value of several, such as a private key: programs print them one by one."""
     lines = [line.strip() for line in value.splitlines()]

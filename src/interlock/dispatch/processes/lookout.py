@@ -73,6 +73,9 @@ class Lookout:
             if self._tend():
                 self._untold = set(self._kin)
             here = set(pids())
+            if not here:
+                # no file is left to look with; at least this process is there
+                return
             kin = {pid: known for pid, known in self._kin.items() if pid in here}
             self._strangers = (self._strangers & here) | self._take_in(kin, here - kin.keys() - self._strangers)
             self._untold = (self._untold | (kin.keys() - self._kin.keys())) & here

@@ -45,22 +45,30 @@ class Reaper:
         if self._done:
             return
         with self._lock:
-            if self._done:
-                return
-            self._done = True
-            self._begin()
-            self._lookout.start()
+            if not self._done:
+                self._begin()
+                self._lookout.start()
+                # not before: whoever sees it starts a child
+                self._done = True
 
-    def _begin(self) -> None:
-        reading, self._pipe = os.pipe()
-        os.set_blocking(self._pipe, False)
+    def _begin(self) -> bool:
+        """Start the program in the place of the one before; False where it cannot be, and nothing has changed."""
+        try:
+            reading, writing = os.pipe()
+        except OSError:
+            return False
         try:
             self._process = self._spawn(reading)
         except OSError:
-            os.close(self._pipe)
-            self._pipe = -1
+            os.close(writing)
+            return False
         finally:
             os.close(reading)
+        os.set_blocking(writing, False)
+        if self._pipe >= 0:
+            os.close(self._pipe)
+        self._pipe = writing
+        return True
 
     def _tend(self) -> bool:
         """Start another program in the place of one that has ended; tell whether there is one."""
@@ -68,10 +76,7 @@ class Reaper:
             if self._process is None or self._process.poll() is None or self._successors >= _MOST_SUCCESSORS:
                 return False
             self._successors += 1
-            self._process = None
-            os.close(self._pipe)
-            self._begin()
-            return self._process is not None
+            return self._begin()
 
     def _tell(self, known: Sequence[Known]) -> bool:
         """Pass on what may lose its mark; False when that has to wait."""

@@ -1,7 +1,8 @@
 """An attempt's processes: its leader, the leader's group and session, their descendants, and whatever carries its mark.
 
-Guarantees: a child that left the group is found by parentage, by its mark, or by the lookout's memory; a signal reaches only a process that was
-held fast and found to be the one meant, never our own process or group; `end` returns when nothing of the tree runs.
+Guarantees: a child that left the group is found by parentage, by its mark, or by the lookout's memory; a signal reaches
+only a process that was held fast and found to be the one meant, never our own process or group; `kill` returns True
+when nothing of the tree runs.
 The leader must not be reaped while its tree is in use: until then nobody else can get its pid or group.
 """
 

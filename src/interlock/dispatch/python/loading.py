@@ -59,6 +59,16 @@ class Frozen:
         """Import it. Raises ChangedError, and whatever importing it raises."""
         if not self.sha256:
             return importlib.import_module(self.name)
+        try:
+            return self._load()
+        except (ImportError, OSError):
+            # it was there: what is gone, be it with its package, has changed
+            if not os.path.exists(self.place):  # noqa: PTH110 - pathlib is slow to load
+                text = f"module {self.name} ({self.file}) cannot be read: {os.strerror(errno.ENOENT)}"
+                raise ChangedError(text) from None
+            raise
+
+    def _load(self) -> ModuleType:
         loaded = sys.modules.get(self.name)
         if loaded is not None:
             self._look_at(loaded)
@@ -86,12 +96,6 @@ class Frozen:
                 text += f": {origin} is imported in its place"
             raise ChangedError(text)
 
-    def missing(self) -> None:
-        """Raises ChangedError where the file is gone: it was there."""
-        if not os.path.exists(self.place):  # noqa: PTH110 - pathlib is slow to load
-            text = f"module {self.name} ({self.file}) cannot be read: {os.strerror(errno.ENOENT)}"
-            raise ChangedError(text)
-
 
 class _Finder:
     """Asks the other finders, and sees to it that what they find is checked as it is loaded."""
@@ -105,8 +109,8 @@ class _Finder:
         others = (finder for finder in sys.meta_path if finder is not self and hasattr(finder, "find_spec"))
         spec = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
         if spec is None:
-            self.frozen.missing()
-        elif type(spec.loader) is SourceFileLoader:
+            return None
+        if type(spec.loader) is SourceFileLoader:
             spec.loader = _Loader(self.frozen, spec.loader.path)
         elif spec.has_location and spec.origin and os.path.isfile(spec.origin):  # noqa: PTH113 - as above
             _digests[name] = _digest(_read(spec.origin))

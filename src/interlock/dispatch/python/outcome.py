@@ -26,11 +26,6 @@ class Ending(msgspec.Struct, frozen=True):
     text: str
 
 
-def result(redactor: Redactor, body: bytes) -> bytes:
-    """Redact a function's JSON so that it stays JSON."""
-    return redactor.json(body)
-
-
 def failure(redactor: Redactor, body: bytes, base: Outcome) -> Outcome:
     """The function failed, or never began, and said how. Raises what decoding raises: then it is no worker's answer."""
     reason, text, exit_code, changed = _failure(body)

@@ -210,7 +210,7 @@ class PythonPool(Crew):
         outcome = Outcome(
             dispatch=request.dispatch,
             status="ok",
-            output=body if plain or kind == FAILURE else outcomes.result(env.redactor, body),
+            output=body if plain or kind == FAILURE else env.redactor.json(body),
             is_json=True,
             process=peer.process,
             started_at=min(peer.started_at, now_ms - took_us // 1_000),

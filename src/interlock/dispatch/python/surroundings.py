@@ -1,9 +1,9 @@
 """What a function finds in its process: the same in every worker, however the units before it left theirs.
 
-A part of the worker (worker.py says what that means). Put back after each unit: what `os.environ` holds, umask, handlers and
-mask of the signals that programs use, a pending alarm, `sys.path`, `sys.argv`, the standard streams, the recursion limit, and limits of resources
-as far as the system lets them be raised again. What a module does while a job first imports it stays, as its globals do.
-It costs a few microseconds where nothing was changed.
+A part of the worker (worker.py says what that means). Put back after each unit: what `os.environ` holds, umask,
+handlers and mask of the signals that programs use, a pending alarm, `sys.path`, `sys.argv`, the standard streams, the
+recursion limit, and limits of resources as far as the system lets them be raised again. What a module does while a job
+first imports it stays, as its globals do. It costs a few microseconds where nothing was changed.
 """
 
 from __future__ import annotations
@@ -104,6 +104,9 @@ class Surroundings:
                 self.bytes[name] = value
 
     def _restore_handlers(self) -> None:
+        for timer in (signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
+            # one that runs on would meet the default, and end the worker in the midst of another unit
+            signal.setitimer(timer, 0)
         for number, handler in zip(_SIGNALS, self.handlers):  # noqa: B905 - Python 3.8
             # None: set by no Python program, and to none that Python could set
             if handler is not None and _handler_of(number) != handler:

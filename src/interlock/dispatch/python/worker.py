@@ -1,11 +1,12 @@
 """What a worker process of `python:` units does: take a unit, call its function, send the answer.
 
-Loaded by the zygote (zygote.py) under the project's own interpreter, any Python from 3.8 on and without interlock, so it
-uses the standard library and what lies beside it only. Frames are a kind byte, a little-endian length and JSON; answers also tell how
-long the unit took. Units that were sent ahead wait in a socket of their own, a message each, which begins with how many
-units were sent by the plain way before it. Guarantees: one unit at a time, in the order in which they were sent; whatever a function returns, raises or exits with becomes one answer, sent before the next unit is taken; none
-that waits ahead is begun after a failure, or while output of the one before has not been read, until the driver says
-so or sends another by the plain way; the worker ends when its socket closes.
+Loaded by the zygote (zygote.py) under the project's own interpreter, any Python from 3.8 on and without interlock, so
+it uses the standard library and what lies beside it only. Frames are a kind byte, a little-endian length and JSON;
+answers also tell how long the unit took. Units that were sent ahead wait in a socket of their own, a message each,
+which begins with how many units were sent by the plain way before it. Guarantees: one unit at a time, in the order in
+which they were sent; whatever a function returns, raises or exits with becomes one answer, sent before the next unit is
+taken; none that waits ahead is begun after a failure, or while output of the one before has not been read, until the
+driver says so or sends another by the plain way; the worker ends when its socket closes.
 """
 
 from __future__ import annotations
