@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
 from hypothesis import settings
@@ -17,17 +18,19 @@ __all__ = ["heard_signals", "model_server", "own_home", "pytest_terminal_summary
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 
+# a handler of ours is the default again in what we start
+_HANDLERS: Final = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+
 
 @pytest.fixture(scope="session", autouse=True)
 def heard_signals() -> Iterator[None]:
-    """Let children hear Ctrl-C, also where the tests run in the background of a shell that has it ignored."""
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.SIG_IGN:
-        # a handler of ours is the default again in what we start
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Let children hear Ctrl-C and a closing terminal, also where who started the tests has them ignored."""
+    ignored = [number for number in _HANDLERS if signal.getsignal(number) is signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, _HANDLERS[number])
     yield
-    if before is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, before)
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -76,7 +76,7 @@ def test_what_two_drivers_spool_at_once_is_kept_of_both(tmp_path: Path, monkeypa
 
 def test_ends_that_another_driver_spools_while_those_before_are_taken_are_not_forgotten(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
-    slept = []
+    slept: list[int] = []
 
     def while_it_slept(moment: str) -> None:
         if moment == "after" and not slept:

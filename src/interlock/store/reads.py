@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 from interlock.errors import JournalCorruptError, StoreError
@@ -58,6 +58,12 @@ class Reader:
     def _one(self, query: str, *values: object) -> Any:  # noqa: ANN401 - a row is what the query selects
         return self._db.raw.execute(self._queries[query], values).fetchone()
 
+    @contextmanager
+    def _of(self, run_id: str) -> Iterator[int]:
+        """Let the reads inside see one moment of a run, which may be removed meanwhile; give its number."""
+        with self._db.read():
+            yield self._seq(run_id)
+
     def _seq(self, run_id: str) -> int:
         row = self._one("run_seq", run_id)
         if row is None:
@@ -77,20 +83,17 @@ class Reader:
 
     def requests(self, run_id: str, *, open_only: bool = True) -> list[RequestRow]:
         """Requests in order."""
-        with self._db.guard():
-            self._seq(run_id)
+        with self._of(run_id):
             return [rows.request_row(row) for row in self._all("requests", run_id, int(open_only))]
 
     def open_requests(self, run_id: str) -> list[RequestRow]:
         """Open requests of a run without a parent, and of all runs below it, in order."""
-        with self._db.guard():
-            self._seq(run_id)
+        with self._of(run_id):
             return [rows.request_row(row) for row in self._all("open_requests", run_id)]
 
     def run(self, run_id: str) -> RunRow:
         """One run."""
-        with self._db.guard():
-            self._seq(run_id)
+        with self._of(run_id):
             return rows.run_row(self._one("run_by_id", run_id))
 
     def runs(
@@ -112,8 +115,7 @@ class Reader:
 
     def children(self, run_id: str) -> list[RunRow]:
         """The run's own child runs, oldest first."""
-        with self._db.guard():
-            self._seq(run_id)
+        with self._of(run_id):
             return [rows.run_row(row) for row in self._all("child_runs", run_id)]
 
     def match(self, prefix: str) -> list[str]:
@@ -125,37 +127,35 @@ class Reader:
 
     def plan(self, run_id: str) -> tuple[str, bytes]:
         """Hash and JSON of the run's plan, as stored."""
-        with self._db.guard():
-            self._seq(run_id)
+        with self._of(run_id):
             tagged, text = self._one("plan_of_run", run_id)
             return tagged, text
 
     def steps(self, run_id: str) -> list[StepRow]:
         """Step rows without the content of artifacts that lie in files."""
-        with self._db.guard():
-            self._seq(run_id)
+        with self._of(run_id):
             return [rows.step_row(row) for row in self._all("steps", run_id)]
 
     def artifact(self, run_id: str, step: int) -> bytes | None:
         """The whole artifact; None when absent."""
-        with self._db.guard():
-            self._seq(run_id)
+        with self._of(run_id):
             row = self._one("artifact", run_id, step)
             if row is None:
                 raise StoreError("step-not-found", f"run {run_id} has no step {step}")
-            content, tagged, size = row
-            return self._from_file(run_id, step, tagged) if content is None and size is not None else content
+        content, tagged, size = row
+        return self._from_file(run_id, step, tagged) if content is None and size is not None else content
 
     def _from_file(self, run_id: str, step: int, tagged: str) -> bytes:
         try:
             return self._artifacts.get(tagged)
         except JournalCorruptError as error:
-            raise of_step(error, *self._one("artifact_owner", tagged, run_id, step)) from None
+            # the file of a run that was removed meanwhile is not missing
+            with self._of(run_id):
+                raise of_step(error, *self._one("artifact_owner", tagged, run_id, step)) from None
 
     def load(self, run_id: str) -> Loaded:
         """Read what a driver needs, in one consistent view, artifacts included."""
-        with self._db.read():
-            seq = self._seq(run_id)
+        with self._of(run_id) as seq:
             spent = self._spent(run_id)
             return Loaded(
                 run=rows.run_row(self._one("run_by_id", run_id)),
@@ -184,8 +184,7 @@ class Reader:
 
     def spent(self, run_id: str) -> Spent:
         """What the run used so far."""
-        with self._db.read():
-            self._seq(run_id)
+        with self._of(run_id):
             return self._spent(run_id)
 
     def _spent(self, run_id: str) -> Spent:
@@ -224,30 +223,28 @@ class Reader:
 
     def attempts(self, run_id: str, step: int, unit: int) -> list[AttemptRow]:
         """Attempts of one unit in order."""
-        with self._db.guard():
-            self._seq(run_id)
+        with self._of(run_id):
             return [rows.attempt_row(row) for row in self._all("attempts", run_id, step, unit)]
 
     def worktrees(self, run_id: str) -> list[TreeRow]:
         """Attempts that had a worktree, ordered by (step, unit, number)."""
-        with self._db.guard():
-            return [rows.tree_row(row) for row in self._all("worktrees", self._seq(run_id))]
+        with self._of(run_id) as seq:
+            return [rows.tree_row(row) for row in self._all("worktrees", seq)]
 
     def census(self, run_id: str) -> list[Census]:
         """Counts per step, from an index alone."""
-        with self._db.guard():
-            seq = self._seq(run_id)
+        with self._of(run_id) as seq:
             return rows.census(self._all("census", seq), self._all("reused", seq))
 
     def approvals(self, run_id: str) -> list[ApprovalRow]:
         """What people said, ordered by (step, unit)."""
-        with self._db.guard():
-            return [rows.approval_row(row) for row in self._all("approvals", self._seq(run_id))]
+        with self._of(run_id) as seq:
+            return [rows.approval_row(row) for row in self._all("approvals", seq)]
 
     def notices(self, run_id: str) -> frozenset[str]:
         """Codes of what was told once in this run."""
-        with self._db.guard():
-            return self._notices(self._seq(run_id))
+        with self._of(run_id) as seq:
+            return self._notices(seq)
 
     def _notices(self, seq: int) -> frozenset[str]:
         return frozenset(row[0] for row in self._all("notices", seq))
@@ -259,8 +256,7 @@ class Reader:
 
     def events(self, run_id: str, after: int = 0, limit: int | None = None) -> list[EventRow]:
         """Events with a greater id, in order."""
-        with self._db.guard():
-            self._seq(run_id)
+        with self._of(run_id):
             found = self._all("events", run_id, after, _ALL if limit is None else limit)
             return [rows.event_row(run_id, row) for row in found]
 
