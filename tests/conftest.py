@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from hypothesis import settings
@@ -19,7 +19,7 @@ settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 
 # a handler of ours is the default again in what we start
-_HANDLERS: Final = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+_HANDLERS: Final[dict[signal.Signals, Any]] = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
 
 
 @pytest.fixture(scope="session", autouse=True)
