@@ -2,7 +2,8 @@
 
 Guarantees: WAL with `synchronous=FULL` (on a network file system a rollback journal, said in `notice`); file mode
 0600; every write transaction is BEGIN IMMEDIATE, commits once or leaves nothing, and waits for other writers
-a bounded time; errors are StoreError and its children. A read-only connection writes nothing to the database.
+a bounded time; errors are StoreError and its children. A read-only connection writes nothing to the database. A process
+that was forked while the journal was open is refused: SQLite would take its parent's locks for its own, and lose commits.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hashlib
 import os
 import sqlite3
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +35,8 @@ _NO_FILES_BESIDE: Final = frozenset(
     {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL}
 )
 """In a folder that can't be written, or on a disk that is full."""
+_OPEN: Final[weakref.WeakSet[Connection]] = weakref.WeakSet()
+"""Also those that the process this one was forked from had open by then."""
 
 
 class Connection:
@@ -45,17 +49,22 @@ class Connection:
         self._on_commit = on_commit
         self._copy: Path | None = None
         self._file: tuple[int, int] | None = None
+        self._opened = _identity(path)
+        self._process = os.getpid()
+        _OPEN.add(self)
         raw.create_function("tagged_sha256", 1, _tagged_sha256, deterministic=True)
 
     @contextmanager
     def guard(self) -> Iterator[None]:
         """Translate errors of single reads."""
+        self._refuse_forked()
         with reading(self.path):
             yield
 
     @contextmanager
     def read(self) -> Iterator[None]:
         """One consistent view for several reads, those of a view inside included."""
+        self._refuse_forked()
         with reading(self.path):
             if self.raw.in_transaction:
                 yield
@@ -69,6 +78,7 @@ class Connection:
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
         """One write transaction: committed when the block ends well, else rolled back."""
+        self._refuse_forked()
         with translated(self.path):
             self._refuse_replaced()
             self.raw.execute("BEGIN IMMEDIATE")
@@ -98,6 +108,14 @@ class Connection:
         """From now on write only while the path still leads to the file that is open."""
         self._file = _identity(self.path)
 
+    def is_forked(self, file: tuple[int, int] | None) -> bool:
+        """Tell whether it is open to that file, and was opened by a process that this one was forked from."""
+        return file is not None and file == self._opened and self._process != os.getpid()
+
+    def _refuse_forked(self) -> None:
+        if self.is_forked(self._opened):
+            raise _forked(self.path)
+
     def _refuse_replaced(self) -> None:
         if self._file is not None and _identity(self.path) != self._file:
             raise StoreError(
@@ -113,6 +131,7 @@ class Connection:
 
     def close(self) -> None:
         """Close; never raises for a journal that went bad."""
+        _OPEN.discard(self)
         try:
             self.raw.close()
         finally:
@@ -134,6 +153,14 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _forked(path: Path) -> StoreError:
+    return StoreError(
+        "journal-forked",
+        f"this process was forked from one that had the journal {path} open, and SQLite's locks don't come along",
+        "close the project before the fork, or start processes with `spawn`",
+    )
 
 
 def _tagged_sha256(data: bytes) -> str:
@@ -239,6 +266,8 @@ def _refuse_cut(path: Path) -> None:
 
 
 def _connect(path: Path, options: str, on_commit: Callable[[str], None] | None, busy_ms: int) -> Connection:
+    if any(other.is_forked(_identity(path)) for other in tuple(_OPEN)):
+        raise _forked(path)
     return Connection(_raw(f"file:{quote(str(path.absolute()))}?{options}", busy_ms), path, on_commit)
 
 
