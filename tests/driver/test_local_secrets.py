@@ -29,6 +29,9 @@ def tell(context):
 def fail(context):
     raise ValueError("bad " + os.environ["TOKEN"])
 
+def fail_at_length(context):
+    raise ValueError("x" * context["item"] + os.environ["TOKEN"] + "y" * 9_000)
+
 def crumble(context):
     raise_in = os.environ["TOKEN"]
     os.write(1, b"half a line " + raise_in.encode())
@@ -56,6 +59,17 @@ def test_a_function_sees_the_value_and_nobody_else_does(make_functions: Make, tm
     assert log.count("[redacted:TOKEN]") >= 4
     for spelling in (VALUE, json.dumps(VALUE)[1:-1], base64.b64encode(VALUE.encode()).decode()[:-4]):
         assert spelling not in log
+
+
+@pytest.mark.parametrize("before", [1_980, 1_995, 4_080, 65_530])
+def test_no_part_of_a_value_is_left_where_a_long_error_is_cut(
+    make_functions: Make, tmp_path: Path, before: int
+) -> None:
+    functions = make_functions(WORK, env_for=env_for(tmp_path))
+    [failed] = functions.run("fail_at_length", before, env=("g",))
+    assert VALUE[:3] not in failed.error
+    assert len(failed.error) == len("...") + 4_096
+    assert ("[redacted:TOKEN]" in failed.error) == (before < 4_000)
 
 
 def test_the_variable_is_gone_when_another_job_comes(make_functions: Make, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from email.utils import format_datetime
 
 import pytest
 
+from interlock.dispatch.env.redact_base import UNREDACTED_CHARS
 from interlock.dispatch.llm.base import Ask, Finish, Reply, Trouble
 from interlock.dispatch.llm.failures import failure_in, failure_of, refuses_schema
 from interlock.dispatch.llm.native_schema import closed, requires_all
@@ -117,9 +118,9 @@ def test_a_quota_knows_when_it_ends_only_if_it_was_told() -> None:
 
 
 def test_an_error_is_one_line_of_a_bounded_length() -> None:
-    failure = failure_of(Trouble(status=500, message="line one\n\tline two " + "x" * 9_000), NOW_MS)
+    failure = failure_of(Trouble(status=500, message="line one\n\tline two " + "x" * 90_000), NOW_MS)
     assert failure.error.startswith("HTTP 500: line one line two xxx")
-    assert len(failure.error) == 2_010
+    assert len(failure.error) == len("HTTP 500: ") + UNREDACTED_CHARS
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,17 @@ def test_a_key_may_come_from_an_env_group_and_all_values_are_hidden(prompts: Pro
     assert outcome.output == b"echo: [redacted:THE_KEY] [redacted:OTHER]"
 
 
+@pytest.mark.parametrize("before", [1_960, 1_995, 4_060])
+def test_no_part_of_a_key_is_left_where_a_long_error_is_cut(
+    prompts: Prompts, model_server: FakeLLM, before: int
+) -> None:
+    model_server.script({"status": 400, "text": "x" * before + KEY + "y" * 9_000})
+    outcome = prompts.ask("openai")
+    assert outcome.status == "failed"
+    assert KEY[:4] not in outcome.error
+    assert len(outcome.error) == len("...") + 4_096
+
+
 def test_the_names_that_were_resolved_are_told_once_a_job(prompts: Prompts) -> None:
     prompts.environ["THE_KEY"] = "tiny"
     request = prompts.request()

@@ -16,6 +16,9 @@ from interlock.model.states import Reason
 
 MIN_LENGTH: Final = 6
 """A shorter value, in characters, is no usable pattern."""
+UNREDACTED_CHARS: Final = 65_536
+"""So much of a message from outside is kept until it is redacted: what is cut before may end in a part of a value."""
+_SHOWN_CHARS: Final = 4_096
 
 
 class StreamRedactor(Protocol):
@@ -68,6 +71,12 @@ class NullRedactor:
     def json(self, data: bytes, /) -> bytes:
         """Return `data`."""
         return data
+
+
+def told(redactor: Redactor, text: str, most: int = _SHOWN_CHARS) -> str:
+    """Redact a message from outside, and bound what is left of it to so many characters."""
+    clean = redactor.text(text.encode("utf-8", "replace")).decode("utf-8", "replace")
+    return clean if len(clean) <= most else clean[:most] + "..."
 
 
 class ResolvedEnv(msgspec.Struct, frozen=True):

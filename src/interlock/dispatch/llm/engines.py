@@ -15,6 +15,7 @@ import msgspec
 
 from interlock.dispatch.attempt import Attempt, now_ms
 from interlock.dispatch.base import EngineCall, EngineSettings, Request
+from interlock.dispatch.env.redact_base import UNREDACTED_CHARS
 from interlock.dispatch.llm.base import Api, Ask, BadReplyError, Failure, Reply, Trouble, TroubleError
 from interlock.dispatch.llm.deadlines import Deadlines
 from interlock.dispatch.llm.failures import failure_in, failure_of, refuses_schema
@@ -117,7 +118,7 @@ class LlmEngines:
         if native is None or trouble is None or not refuses_schema(trouble):
             return ending
         self._unenforced.add(at)
-        told = " ".join(trouble.message.split())[:200]
+        told = " ".join(trouble.message.split())[:UNREDACTED_CHARS]
         notice = f"engine `{settings.name}` does not enforce this schema, so the prompt carries it: {told}"
         ending, _ = _once(api, _ask(request, call, None), settings, request.job.idle_timeout_ms)
         return msgspec.structs.replace(ending, notices=(notice,))
@@ -159,7 +160,9 @@ def _broken(api: Api, error: Exception, settings: EngineSettings) -> tuple[Endin
     if trouble is not None:
         return Ending(failure=_placed(failure_of(trouble, now_ms()), settings)), trouble
     text = str(error) if isinstance(error, BadReplyError) else f"no answer of its API: {type(error).__name__}: {error}"
-    return Ending(failure=_placed(Failure(reason=Reason.LLM_BAD_RESPONSE, error=text[:2_000]), settings)), None
+    return Ending(
+        failure=_placed(Failure(reason=Reason.LLM_BAD_RESPONSE, error=text[:UNREDACTED_CHARS]), settings)
+    ), None
 
 
 def _placed(failure: Failure, settings: EngineSettings) -> Failure:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from interlock.dispatch.env.redact_base import UNREDACTED_CHARS
 from interlock.dispatch.llm.base import Ask, Failure, Finish, Reply, Trouble
 from interlock.dispatch.llm.retry_after import retry_after_ms
 from interlock.model.states import Reason
 
 _LONG_MS: Final = 300_000
-_MOST_CHARS: Final = 2_000
 
 _QUOTA: Final = re.compile(
     r"insufficient.?quota|exceeded your current quota|credit balance is too low|billing.?hard.?limit|out of credits"
@@ -91,7 +91,7 @@ def failure_of(trouble: Trouble, now_ms: int) -> Failure:
 
 
 def _told(trouble: Trouble) -> str:
-    text = " ".join(trouble.message.split())[:_MOST_CHARS]
+    text = " ".join(trouble.message.split())[:UNREDACTED_CHARS]
     return text if trouble.status is None else f"HTTP {trouble.status}: {text}" if text else f"HTTP {trouble.status}"
 
 
@@ -135,7 +135,7 @@ def failure_in(reply: Reply, ask: Ask) -> Failure | None:
         return None
     reason, error = wrong
     return Failure(
-        reason=reason, error=error[:_MOST_CHARS], request_id=reply.request_id, answered=reply.finish != "cut"
+        reason=reason, error=error[:UNREDACTED_CHARS], request_id=reply.request_id, answered=reply.finish != "cut"
     )
 
 

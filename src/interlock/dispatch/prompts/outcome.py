@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from interlock.dispatch.attempt import Attempt, now_ms
 from interlock.dispatch.base import Outcome
-from interlock.dispatch.env.redact_base import Redactor
+from interlock.dispatch.env.redact_base import Redactor, told
 from interlock.dispatch.llm import Ending
 from interlock.dispatch.llm.base import Failure, Reply
 from interlock.dispatch.logs.log import AttemptLog, RunLog
 from interlock.model.events import Answered, Usage
 from interlock.model.states import Reason
+
+_NOTICE_CHARS: Final = 400
 
 
 def outcome_of(attempt: Attempt, ending: Ending, redactor: Redactor, log: RunLog) -> Outcome:
@@ -22,7 +26,7 @@ def outcome_of(attempt: Attempt, ending: Ending, redactor: Redactor, log: RunLog
             reason=Reason.OUTPUT_TOO_LARGE,
             error=f"the answer is larger than {job.max_result_bytes} bytes (max_result_bytes of [limits]); ask for less",
         )
-    error = redactor.text(failure.error.encode("utf-8", "replace")).decode("utf-8", "replace") if failure else ""
+    error = told(redactor, failure.error) if failure else ""
     share = _logged(attempt, text, error, log)
     aborted = reply is None and failure is None
     return Outcome(
@@ -39,7 +43,7 @@ def outcome_of(attempt: Attempt, ending: Ending, redactor: Redactor, log: RunLog
         retry_after_ms=failure.retry_after_ms if failure else None,
         quota_until=failure.quota_until if failure else None,
         answered_by=_answered(reply, failure),
-        notices=(*ending.notices, *share.notices),
+        notices=(*(told(redactor, text, _NOTICE_CHARS) for text in ending.notices), *share.notices),
     )
 
 

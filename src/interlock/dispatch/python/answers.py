@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-MAX_TEXT = 2_000
+MAX_TEXT = 65_536
+"""The driver shows less, once it has redacted it: what is cut here may end in a part of a secret."""
 MAX_DEPTH = 64
 _FOLDER = os.path.dirname(__file__)  # noqa: PTH120 - pathlib is slow to load
 

@@ -12,10 +12,9 @@ from typing import Final
 import msgspec
 
 from interlock.dispatch.base import NEVER, Outcome, Report, Request, Started
-from interlock.dispatch.env.redact_base import ResolvedEnv
+from interlock.dispatch.env.redact_base import NullRedactor, ResolvedEnv, told
 from interlock.dispatch.logs.log import RunLog
 from interlock.dispatch.processes.markers import Marker
-from interlock.dispatch.python import outcome as outcomes
 from interlock.dispatch.python.ahead import Lines
 from interlock.dispatch.python.jobs import framed
 from interlock.dispatch.python.peer import Peer
@@ -132,7 +131,7 @@ class Crew:
                 dispatch=request.dispatch,
                 status=status,
                 reason=reason,
-                error=error[: outcomes.MAX_ERROR],
+                error=told(NullRedactor(), error),
                 started_at=at,
                 ended_at=at,
             )

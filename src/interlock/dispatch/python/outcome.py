@@ -9,10 +9,9 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from interlock.dispatch.base import Outcome
-from interlock.dispatch.env.redact_base import Redactor
+from interlock.dispatch.env.redact_base import Redactor, told
 from interlock.model.states import Reason
 
-MAX_ERROR: Final = 4_096
 _ExitCode = Annotated[int, msgspec.Meta(ge=0, le=255)]
 _failure: Final = msgspec.json.Decoder(tuple[Reason, str, _ExitCode | None, bool]).decode
 _UNKNOWN: Final = -1
@@ -33,7 +32,7 @@ def failure(redactor: Redactor, body: bytes, base: Outcome) -> Outcome:
         base,
         status="aborted" if changed else "failed",
         reason=reason,
-        error=clip(redactor, text),
+        error=told(redactor, text),
         exit_code=exit_code,
         output=b"",
         is_json=False,
@@ -44,7 +43,7 @@ def failure(redactor: Redactor, body: bytes, base: Outcome) -> Outcome:
 def ended(redactor: Redactor, ending: Ending, base: Outcome) -> Outcome:
     """The driver ended it."""
     return msgspec.structs.replace(
-        base, status=ending.status, reason=ending.reason, error=clip(redactor, ending.text), answered=False
+        base, status=ending.status, reason=ending.reason, error=told(redactor, ending.text), answered=False
     )
 
 
@@ -63,11 +62,6 @@ def died(wait_status: int | None, base: Outcome) -> Outcome:
     return msgspec.structs.replace(
         base, status="failed", reason=Reason.KILLED, error=text, exit_code=exit_code, answered=False
     )
-
-
-def clip(redactor: Redactor, text: str) -> str:
-    """Redact a message and bound it."""
-    return redactor.text(text.encode("utf-8", "replace")).decode(errors="replace")[:MAX_ERROR]
 
 
 def _signal_name(number: int) -> str:
