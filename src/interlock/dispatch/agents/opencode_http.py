@@ -12,6 +12,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from interlock.dispatch.agents.jsonl import parse
+from interlock.dispatch.env.redact_base import UNREDACTED_CHARS
 
 CALL_S: Final = 10.0
 _OK: Final = range(200, 300)
@@ -56,6 +57,6 @@ class Server:
         finally:
             connection.close()
         if response.status not in _OK:
-            text = data[:300].decode("utf-8", "replace")
+            text = data.decode("utf-8", "replace")[:UNREDACTED_CHARS]
             raise CallError(f"{method} {path}: HTTP {response.status}: {text}", response.status)
         return parse(data)

@@ -13,7 +13,7 @@ import msgspec
 
 from interlock.dispatch.agents.base import Answer
 from interlock.dispatch.agents.disguised import disguised
-from interlock.dispatch.env.redact_base import Redactor
+from interlock.dispatch.env.redact_base import Redactor, redacted_message
 from interlock.model.events import Answered
 from interlock.model.outcome import Outcome
 from interlock.model.states import Reason
@@ -33,7 +33,7 @@ def hidden(answer: Answer, redactor: Redactor) -> Answer:
         structured_json=None
         if answer.structured_json is None
         else redactor.json(answer.structured_json.encode()).decode(),
-        error=redactor.text(answer.error.encode("utf-8", "replace")).decode("utf-8", "replace"),
+        error=redacted_message(redactor, answer.error),
     )
 
 

@@ -73,7 +73,7 @@ class NullRedactor:
         return data
 
 
-def told(redactor: Redactor, text: str, most: int = _SHOWN_CHARS) -> str:
+def redacted_message(redactor: Redactor, text: str, most: int = _SHOWN_CHARS) -> str:
     """Redact a message from outside, and bound what is left of it to so many characters."""
     clean = redactor.text(text.encode("utf-8", "replace")).decode("utf-8", "replace")
     return clean if len(clean) <= most else clean[:most] + "..."

@@ -6,7 +6,7 @@ from typing import Final
 
 from interlock.dispatch.attempt import Attempt, now_ms
 from interlock.dispatch.base import Outcome
-from interlock.dispatch.env.redact_base import Redactor, told
+from interlock.dispatch.env.redact_base import Redactor, redacted_message
 from interlock.dispatch.llm import Ending
 from interlock.dispatch.llm.base import Failure, Reply
 from interlock.dispatch.logs.log import AttemptLog, RunLog
@@ -26,7 +26,7 @@ def outcome_of(attempt: Attempt, ending: Ending, redactor: Redactor, log: RunLog
             reason=Reason.OUTPUT_TOO_LARGE,
             error=f"the answer is larger than {job.max_result_bytes} bytes (max_result_bytes of [limits]); ask for less",
         )
-    error = told(redactor, failure.error) if failure else ""
+    error = redacted_message(redactor, failure.error) if failure else ""
     share = _logged(attempt, text, error, log)
     aborted = reply is None and failure is None
     return Outcome(
@@ -43,7 +43,7 @@ def outcome_of(attempt: Attempt, ending: Ending, redactor: Redactor, log: RunLog
         retry_after_ms=failure.retry_after_ms if failure else None,
         quota_until=failure.quota_until if failure else None,
         answered_by=_answered(reply, failure),
-        notices=(*(told(redactor, text, _NOTICE_CHARS) for text in ending.notices), *share.notices),
+        notices=(*(redacted_message(redactor, text, _NOTICE_CHARS) for text in ending.notices), *share.notices),
     )
 
 

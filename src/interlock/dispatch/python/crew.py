@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from interlock.dispatch.base import NEVER, Outcome, Report, Request, Started
-from interlock.dispatch.env.redact_base import NullRedactor, ResolvedEnv, told
+from interlock.dispatch.env.redact_base import NullRedactor, ResolvedEnv, redacted_message
 from interlock.dispatch.logs.log import RunLog
 from interlock.dispatch.processes.markers import Marker
 from interlock.dispatch.python.ahead import Lines
@@ -131,7 +131,7 @@ class Crew:
                 dispatch=request.dispatch,
                 status=status,
                 reason=reason,
-                error=told(NullRedactor(), error),
+                error=redacted_message(NullRedactor(), error),
                 started_at=at,
                 ended_at=at,
             )

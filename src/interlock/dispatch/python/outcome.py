@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from interlock.dispatch.base import Outcome
-from interlock.dispatch.env.redact_base import Redactor, told
+from interlock.dispatch.env.redact_base import Redactor, redacted_message
 from interlock.model.states import Reason
 
 _ExitCode = Annotated[int, msgspec.Meta(ge=0, le=255)]
@@ -32,7 +32,7 @@ def failure(redactor: Redactor, body: bytes, base: Outcome) -> Outcome:
         base,
         status="aborted" if changed else "failed",
         reason=reason,
-        error=told(redactor, text),
+        error=redacted_message(redactor, text),
         exit_code=exit_code,
         output=b"",
         is_json=False,
@@ -43,7 +43,7 @@ def failure(redactor: Redactor, body: bytes, base: Outcome) -> Outcome:
 def ended(redactor: Redactor, ending: Ending, base: Outcome) -> Outcome:
     """The driver ended it."""
     return msgspec.structs.replace(
-        base, status=ending.status, reason=ending.reason, error=told(redactor, ending.text), answered=False
+        base, status=ending.status, reason=ending.reason, error=redacted_message(redactor, ending.text), answered=False
     )
 
 
