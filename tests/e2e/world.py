@@ -51,6 +51,8 @@ class World:
             "NPM_CONFIG_FETCH_RETRIES": "0",
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_CONFIG_NOSYSTEM": "1",
+            # each of an agent's starts would compile all of it anew
+            "NODE_COMPILE_CACHE": str(folder.parent / "node-cache"),
             KEY: KEY_VALUE,
             MARK: str(folder),
         }
