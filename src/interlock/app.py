@@ -30,7 +30,7 @@ from interlock.driver.local_setup import begun, default_concurrency, local_execu
 from interlock.driver.loop import Observer
 from interlock.driver.openings import accept_modules, first_notices
 from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
-from interlock.driver.project import ProjectPaths, find_project, open_state, project_at, read_project_id
+from interlock.driver.project import ProjectPaths, is_file, open_state, project_of, read_project_id
 from interlock.driver.result import Result, not_twice, result_of
 from interlock.driver.signals import interrupting
 from interlock.driver.trees import forget_uncommitted, settle_lost, with_uncommitted
@@ -141,7 +141,7 @@ class App:
         from interlock.driver.estimating import Preview, estimate_of  # noqa: PLC0415 - as above
 
         path = Path(target)
-        if path.suffix == ".md" or path.is_file():
+        if path.suffix == ".md" or is_file(path):
             plan = self._compile(path, on_warning)
             _, plan_hash = freeze(plan)
             snap = Snapshot(plan, RunInfo(id="preview", params=self._params(plan, params)[0]))
@@ -395,6 +395,6 @@ def open_project(project: str | Path | None = None) -> App:
 
     Raises UsageError when the folder is not there. Faults of `interlock.toml` are told by what needs it.
     """
-    paths = find_project(Path.cwd()) if project is None else project_at(Path(project))
+    paths = project_of(project)
     config, faults = load_config(paths)
     return App(paths, config, config_faults=faults)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import enum
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -53,3 +55,59 @@ def test_the_other_functions_refuse_them_too(tmp_path: Path) -> None:
 def test_what_may_be_secret_or_long_is_not_shown() -> None:
     assert refusal(interlock.run, "x.md", {"a": {"hush"}, 3: "hush"}).endswith("or None, not a dict")
     assert len(refusal(interlock.open, b"x" * 1000)) < 200
+
+
+class Day(enum.StrEnum):
+    MONDAY = "mon"
+
+
+def test_a_key_that_is_only_made_of_text_is_refused_before_a_run_begins(tmp_path: Path) -> None:
+    told = refusal(interlock.run, tmp_path / "flow.md", project=tmp_path, key=Day.MONDAY)
+    assert told == "key must be UTF-8 text that is not blank, or None, not <Day.MONDAY: 'mon'> (Day)"
+
+
+@pytest.mark.parametrize("path", ["a\0b", Path("a\0b")])
+def test_a_path_with_a_nul_is_refused_as_text_and_as_path(path: str | Path) -> None:
+    told = f"must be {{}}, not {'a PosixPath' if isinstance(path, Path) else repr(path) + ' (str)'}"
+    one = told.format("a path as text or pathlib.Path")
+    folder = told.format("a folder as text or pathlib.Path, or None")
+    assert refusal(interlock.run, path) == f"path {one}"
+    assert refusal(interlock.open_export, path) == f"path {one}"
+    assert refusal(interlock.open, path) == f"project {folder}"
+
+
+def test_lint_names_the_one_of_its_paths_that_is_none(tmp_path: Path) -> None:
+    told = "paths must be paths, each as text or pathlib.Path, not "
+    assert refusal(interlock.lint, str(tmp_path), None, project=tmp_path) == f"{told}None (NoneType)"
+    assert refusal(interlock.lint, "", project=tmp_path) == f"{told}'' (str)"
+
+
+def test_names_longer_than_the_system_takes_are_told_like_those_that_are_not_there(tmp_path: Path) -> None:
+    name = "a" * 300
+    with pytest.raises(UsageError) as caught:
+        interlock.open(tmp_path / name)
+    assert caught.value.message == f"{tmp_path / name} is not a folder"
+    (found,) = interlock.lint(tmp_path / name, project=tmp_path)
+    assert (found.code, found.message) == ("unreadable", "can't read the workflow: file name too long")
+    with interlock.open(tmp_path) as app, pytest.raises(UsageError) as missing:
+        app.preview(name)
+    assert missing.value.code == "run-not-found"
+
+
+def test_a_current_folder_that_is_gone_is_told_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    for call in (
+        interlock.open,
+        lambda: interlock.run("flow.md"),
+        lambda: interlock.lint("flow.md"),
+        lambda: interlock.run("flow.md", project=tmp_path),
+        lambda: interlock.lint("flow.md", project=tmp_path),
+    ):
+        with pytest.raises(UsageError) as caught:
+            call()
+        assert caught.value.message == "the current folder does not exist any more"
+        assert caught.value.hint == "change into one that does: cd DIR"
+    os.chdir(tmp_path)

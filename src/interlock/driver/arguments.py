@@ -32,7 +32,8 @@ def _is_seconds(value: object) -> bool:
 
 
 def _is_key(value: object) -> bool:
-    return value is None or (isinstance(value, str) and bool(value.strip()) and _is_utf8(value))
+    # SQLite and JSON take the very type, not those that are made of it, as the members of an enum may be
+    return value is None or (type(value) is str and bool(value.strip()) and _is_utf8(value))
 
 
 def _is_utf8(text: str) -> bool:
@@ -44,7 +45,7 @@ def _is_utf8(text: str) -> bool:
 
 
 def _is_path(value: object) -> bool:
-    return isinstance(value, Path) or (isinstance(value, str) and bool(value.strip()) and "\0" not in value)
+    return (isinstance(value, Path) or (isinstance(value, str) and bool(value.strip()))) and "\0" not in str(value)
 
 
 def _is_params(value: object) -> bool:
@@ -60,7 +61,9 @@ _RULES: Final = {
     "paths": _Rule("paths, each as text or pathlib.Path", _are_paths, "give several as lint(a, b)"),
     "project": _Rule("a folder as text or pathlib.Path, or None", lambda value: value is None or _is_path(value)),
     "params": _Rule("a mapping of names to JSON values, or None", _is_params),
-    "key": _Rule("UTF-8 text that is not blank, or None", _is_key, "leave it out to start a new run"),
+    "key": _Rule(
+        "UTF-8 text that is not blank, or None", _is_key, "give plain text, or leave it out to start a new run"
+    ),
     "timeout_s": _Rule("a number of seconds, or None for no limit", _is_seconds),
 }
 
@@ -70,7 +73,13 @@ def checked(**given: object) -> None:
     for name, value in given.items():
         rule = _RULES[name]
         if not rule.fits(value):
-            raise UsageError("wrong-argument", f"{name} must be {rule.wanted}, not {_spelled(value)}", rule.hint)
+            wrong = _first_wrong(value) if name == "paths" else value
+            raise UsageError("wrong-argument", f"{name} must be {rule.wanted}, not {_spelled(wrong)}", rule.hint)
+
+
+def _first_wrong(paths: object) -> object:
+    """Return the one that is no path; `lint` gathers those that it was given, and nobody gave it their tuple."""
+    return next((path for path in paths if not _is_path(path)), paths) if isinstance(paths, list | tuple) else paths
 
 
 def _spelled(value: object) -> str:
