@@ -45,6 +45,7 @@ from interlock.plan.freeze import freeze, thaw
 from interlock.store.base import Store
 from interlock.store.births import NewRun
 from interlock.store.held import AlreadyRunningError, Held
+from interlock.store.opened import PerThread
 from interlock.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -59,7 +60,10 @@ OnWarning = Callable[[Diagnostic], None]
 
 
 class App:
-    """One project: its configuration and journal, and the verbs on its runs."""
+    """One project: its configuration and journal, and the verbs on its runs.
+
+    Threads may share it: each gets a connection of its own. `store` is that of the thread which asks for it.
+    """
 
     def __init__(
         self,
@@ -75,8 +79,7 @@ class App:
         self._config_faults = config_faults
         self._on_commit = on_commit
         self._clock = clock or SystemClock()
-        self._reader: Store | None = None
-        self._writer: Store | None = None
+        self._opened = PerThread()
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -103,18 +106,13 @@ class App:
     @property
     def store(self) -> Store:
         """The journal, for reading; an empty one where there is none yet. Raises StoreError when it can't be read."""
-        if self._writer is not None:
-            return self._writer
-        if self._reader is None:
-            self._reader = SqliteStore.open_if_any(self.project.journal)
-        return self._reader or SqliteStore.in_memory(self.project.state_dir)
+        return self._opened.here.either(self.project.journal) or SqliteStore.in_memory(self.project.state_dir)
 
     def close(self) -> None:
-        """Close the journal. Idempotent."""
-        for store in (self._reader, self._writer):
-            if store is not None:
-                store.close()
-        self._reader = self._writer = None
+        """Close the journal; a thread at work keeps its own until it is done. Idempotent."""
+        self._opened.here.close()
+        # what other threads have open and don't use goes with the last that refers to it
+        self._opened = PerThread()
 
     def find(self, text: str) -> str:
         """Return the full id of the run that `text` names: an id, a unique beginning of one, or `last`."""
@@ -315,11 +313,11 @@ class App:
         return result_of(ask(self._world(), run_id, kind, payload, user()))
 
     def _open(self) -> Store:
-        if self._writer is None:
+        if self._opened.here.writer is None:
             refuse_other_systems()
             open_state(self.project)
-            self._writer = SqliteStore.open(self.project.journal, on_commit=self._on_commit)
-        return self._writer
+            self._opened.here.writer = SqliteStore.open(self.project.journal, on_commit=self._on_commit)
+        return self._opened.here.writer
 
     def _create(
         self, plan: Plan, birth: Callable[[Plan, str, int], NewRun], alone: Held | None = None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from interlock.app import App, OnWarning, open_project
-from interlock.driver.export.importing import open_export
+from interlock.driver.export.importing import OpenExport, open_export
 from interlock.driver.params import NO_PARAMS, ParamsInput
 from interlock.errors import UsageError
 from interlock.model.states import RunState
@@ -37,11 +37,19 @@ class ExportApp(App):
         self._file: Final = Path(path)
         self._home: Final = project
         with ExitStack() as stack:
-            opened = stack.enter_context(open_export(self._file))
+            opened: OpenExport = stack.enter_context(open_export(self._file))
             self._stack: Final = stack.pop_all()
         super().__init__(opened.project, Config())
         self.header: Final = opened.header
-        self._reader = opened.store
+        self._opened.here.reader = opened.store
+
+    @property
+    def store(self) -> Store:
+        """The journal that was unpacked. Raises UsageError once it is closed."""
+        if not self.project.root.is_dir():
+            message = f"the export {self._file} was closed"
+            raise UsageError("export-closed", message, "open it again: interlock.open_export(FILE)")
+        return super().store
 
     def close(self) -> None:
         """Close, and remove what was unpacked. Idempotent."""
