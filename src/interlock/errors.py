@@ -20,6 +20,7 @@ diagnostics as notes.
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from typing import ClassVar, Final, Literal
 
 import msgspec
@@ -55,6 +56,10 @@ class InterlockError(Exception):
         self.message = message
         self.hint = hint
         self._notes: list[str] = []
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...], dict[str, object]]:
+        """Cross to another process as it is: `args` alone, which exceptions are made of there, are not all."""
+        return type(self).__new__, (type(self), *self.args), self.__dict__
 
     @property
     def __notes__(self) -> list[str]:
