@@ -111,3 +111,65 @@ def test_a_current_folder_that_is_gone_is_told_in_words(tmp_path: Path, monkeypa
         assert caught.value.message == "the current folder does not exist any more"
         assert caught.value.hint == "change into one that does: cd DIR"
     os.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("verb", "args", "named", "message"),
+    [
+        ("find", (3,), {}, "text must be text, not 3 (int)"),
+        ("run_id", (None,), {}, "run_id must be text, not None (NoneType)"),
+        (
+            "run_id",
+            ("x",),
+            {"timeout_s": math.nan},
+            "timeout_s must be a number of seconds, or None for no limit, not nan (float)",
+        ),
+        ("run_id", ("x",), {"wait": 3}, "wait must be True or False, not 3 (int)"),
+        ("preview", (None,), {}, "target must be a workflow file or the id of a run, not None (NoneType)"),
+        ("run_file", (3,), {}, "path must be a path as text or pathlib.Path, not 3 (int)"),
+        ("run_file", ("x", [1]), {}, "params must be a mapping of names to JSON values, or a ParamsInput, not a list"),
+        ("run_file", ("x",), {"on_event": 3}, "on_event must be a function, or None, not 3 (int)"),
+        ("run_file", ("x",), {"if_running": "wait"}, "if_running must be 'fail', 'skip' or None, not 'wait' (str)"),
+        ("lint", ("x",), {}, "paths must be paths, each as text or pathlib.Path, not 'x' (str)"),
+        ("replay", ("x",), {"faults": "timeout@a"}, "faults must be a list of texts, not 'timeout@a' (str)"),
+        ("fork", ({"run": "x"},), {}, "order must be a ForkOrder, not a dict"),
+        (
+            "resume",
+            ("x",),
+            {"raises": {"max_tokns": 3}},
+            "raises must be a mapping of ceilings to numbers (max_units, max_tokens, max_cost_usd, max_duration_ms), not a dict",
+        ),
+        ("resume", ("x",), {"loops": -1}, "loops must be a number of loops, not -1 (int)"),
+        ("approve", ("x", 3), {}, "target must be the id of a step or gate as text, or None, not 3 (int)"),
+        ("reject", ("x",), {"note": b"no"}, "note must be UTF-8 text, not b'no' (bytes)"),
+        ("resolve", ("x", "a:solo"), {"done": "yes"}, "done must be True or False, not 'yes' (str)"),
+        (
+            "resolve",
+            ("x", "a:solo"),
+            {"done": True, "result_json": {}},
+            "result_json must be JSON as text, or None, not a dict",
+        ),
+        ("gc", (), {"older_than_ms": "1"}, "older_than_ms must be a whole number of milliseconds, not '1' (str)"),
+    ],
+)
+def test_the_verbs_of_an_app_refuse_them_and_write_nothing(
+    tmp_path: Path, verb: str, args: tuple[Any, ...], named: dict[str, Any], message: str
+) -> None:
+    with interlock.open(tmp_path) as app:
+        assert refusal(getattr(app, verb), *args, **named) == message
+    assert not (tmp_path / ".interlock").exists()
+
+
+def test_an_app_takes_paths_as_text_and_params_as_a_mapping_as_run_does(tmp_path: Path) -> None:
+    flow = tmp_path / "flow.md"
+    flow.write_text(
+        "---\nparams: { name: { type: string } }\nsteps: [{ id: a, run: echo $INTERLOCK_PARAM_NAME >> said }]\n---\n",
+        encoding="utf-8",
+    )
+    with interlock.open(tmp_path) as app:
+        assert app.lint([str(flow)]) == []
+        assert app.preview(str(flow), {"name": "Ada"}).steps[0].id == "a"
+        run_id = app.run_file(str(flow), {"name": "Ada"}).run_id
+        assert (tmp_path / "said").read_text(encoding="utf-8") == "Ada\n"
+        replayed = app.replay(run_id, workflow=str(flow), params={"name": "Bea"})
+    assert [step.state for step in replayed.steps] == ["completed"]
