@@ -173,7 +173,10 @@ class App:
         on_event: Observer | None = None,
         on_warning: OnWarning | None = None,
     ) -> Result:
-        """Start a new run of a workflow file and drive it to where it can go; with `key`, continue that key's run."""
+        """Start a new run of a workflow file and drive it to where it can go; with `key`, continue that key's run.
+
+        What `on_event` raises ends the drive and comes out here; `run_id` goes on with the run.
+        """
         plan = self._compile(path, on_warning)
         _, params_json = fitted(plan, params)
         store = self._open()

@@ -70,7 +70,7 @@ def replay_recording(
 
     Relative paths are seen from `folder`. With an export, `workflow` is compiled as part of the project around it.
     """
-    checked(workflow=workflow)
+    checked(workflow=workflow, params=params)
     file = None if workflow is None else folder / workflow
     faults = [faults] if isinstance(faults, str) else faults
     with _opened(recording, folder, file) as (app, run):
