@@ -43,7 +43,8 @@ def run(
 
     `params` are JSON values by name. With `key`, the unfinished run of that key, workflow and parameters is
     continued, and a finished one only reported. After `timeout_s` seconds the run is interrupted and can go on
-    later. Raises WorkflowError (ConfigError where the configuration is at fault) with all diagnostics, UsageError for
+    later; Ctrl-C and SIGTERM do the same while it is driven in the main thread, and `exit_code` is 130 then.
+    Raises WorkflowError (ConfigError where the configuration is at fault) with all diagnostics, UsageError for
     wrong parameters and arguments of wrong types, StoreError.
     """
     checked(path=path, params=params, project=project, key=key, timeout_s=timeout_s)

@@ -16,6 +16,7 @@ import msgspec
 from interlock.decide import reopen
 from interlock.dispatch.processes.identity import alive
 from interlock.dispatch.processes.leftovers import end_leftovers
+from interlock.driver.arguments import checking
 from interlock.driver.asking import abandoned, amend, ask, raising, result_payload, user
 from interlock.driver.birth import new_run, new_run_id
 from interlock.driver.clock import Clock, SystemClock
@@ -29,14 +30,13 @@ from interlock.driver.load import restore, run_info
 from interlock.driver.local_setup import begun, default_concurrency, local_executor, refuse_other_systems
 from interlock.driver.loop import Observer
 from interlock.driver.openings import accept_modules, first_notices
-from interlock.driver.params import NO_PARAMS, ParamsInput, read_params
-from interlock.driver.project import ProjectPaths, find_project, open_state, project_at, read_project_id
+from interlock.driver.params import NO_PARAMS, GivenParams, as_input, fitted
+from interlock.driver.project import ProjectPaths, is_file, open_state, project_of, read_project_id
 from interlock.driver.result import Result, not_twice, result_of
 from interlock.driver.signals import interrupting
 from interlock.driver.trees import forget_uncommitted, settle_lost, with_uncommitted
 from interlock.driver.waiting import waited
 from interlock.errors import ConfigError, Diagnostic, LeaseHeldError, UsageError
-from interlock.model import canon
 from interlock.model.plan import Plan
 from interlock.model.run import Lease, RunInfo, Snapshot
 from interlock.model.states import RUN_ENDED, RunState
@@ -45,6 +45,7 @@ from interlock.plan.freeze import freeze, thaw
 from interlock.store.base import Store
 from interlock.store.births import NewRun
 from interlock.store.held import AlreadyRunningError, Held
+from interlock.store.opened import PerThread
 from interlock.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -58,8 +59,12 @@ CommitHook = Callable[[str], None]
 OnWarning = Callable[[Diagnostic], None]
 
 
+@checking
 class App:
-    """One project: its configuration and journal, and the verbs on its runs."""
+    """One project: its configuration and journal, and the verbs on its runs.
+
+    Threads may share it: each gets a connection of its own. `store` is that of the thread which asks for it.
+    """
 
     def __init__(
         self,
@@ -75,8 +80,7 @@ class App:
         self._config_faults = config_faults
         self._on_commit = on_commit
         self._clock = clock or SystemClock()
-        self._reader: Store | None = None
-        self._writer: Store | None = None
+        self._opened = PerThread()
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -103,18 +107,13 @@ class App:
     @property
     def store(self) -> Store:
         """The journal, for reading; an empty one where there is none yet. Raises StoreError when it can't be read."""
-        if self._writer is not None:
-            return self._writer
-        if self._reader is None:
-            self._reader = SqliteStore.open_if_any(self.project.journal)
-        return self._reader or SqliteStore.in_memory(self.project.state_dir)
+        return self._opened.here.either(self.project.journal) or SqliteStore.in_memory(self.project.state_dir)
 
     def close(self) -> None:
-        """Close the journal. Idempotent."""
-        for store in (self._reader, self._writer):
-            if store is not None:
-                store.close()
-        self._reader = self._writer = None
+        """Close the journal; a thread at work keeps its own until it is done. Idempotent."""
+        self._opened.here.close()
+        # what other threads have open and don't use goes with the last that refers to it
+        self._opened = PerThread()
 
     def find(self, text: str) -> str:
         """Return the full id of the run that `text` names: an id, a unique beginning of one, or `last`."""
@@ -125,26 +124,29 @@ class App:
         lease = self.store.read_lease(run_id)
         return lease is not None and held_now(self._clock)(lease)
 
-    def lint(self, paths: Sequence[Path]) -> list[Diagnostic]:
+    def lint(self, paths: Sequence[str | Path]) -> list[Diagnostic]:
         """Check the configuration and workflow files, and those below folders; save nothing. All findings by place."""
         from interlock.driver.compiling import load_workflow, workflow_files  # noqa: PLC0415 - heavy: YAML, CommonMark
 
         # a child's faults come with it and with each of its callers
-        found = (load_workflow(path, self.project, self._config)[1] for path in workflow_files(paths))
+        found = (
+            load_workflow(path, self.project, self._config)[1]
+            for path in workflow_files([Path(path) for path in paths])
+        )
         return sorted(set(self._config_faults).union(*found))
 
     def preview(
-        self, target: str | Path, params: ParamsInput = NO_PARAMS, *, on_warning: OnWarning | None = None
+        self, target: str | Path, params: GivenParams = NO_PARAMS, *, on_warning: OnWarning | None = None
     ) -> Preview:
         """Say what starting the workflow file, or going on with the run, would do."""
         from interlock.decide.preview import preview  # noqa: PLC0415 - a run needs no estimate
         from interlock.driver.estimating import Preview, estimate_of  # noqa: PLC0415 - as above
 
         path = Path(target)
-        if path.suffix == ".md" or path.is_file():
+        if path.suffix == ".md" or is_file(path):
             plan = self._compile(path, on_warning)
             _, plan_hash = freeze(plan)
-            snap = Snapshot(plan, RunInfo(id="preview", params=self._params(plan, params)[0]))
+            snap = Snapshot(plan, RunInfo(id="preview", params=fitted(plan, params)[0]))
         else:
             snap, plan_hash = self.snapshot(self.find(str(target)))
         steps = preview(snap)
@@ -162,8 +164,8 @@ class App:
 
     def run_file(
         self,
-        path: Path,
-        params: ParamsInput = NO_PARAMS,
+        path: str | Path,
+        params: GivenParams = NO_PARAMS,
         *,
         key: str | None = None,
         if_running: Literal["fail", "skip"] | None = None,
@@ -171,9 +173,12 @@ class App:
         on_event: Observer | None = None,
         on_warning: OnWarning | None = None,
     ) -> Result:
-        """Start a new run of a workflow file and drive it to where it can go; with `key`, continue that key's run."""
+        """Start a new run of a workflow file and drive it to where it can go; with `key`, continue that key's run.
+
+        What `on_event` raises ends the drive and comes out here; `run_id` goes on with the run.
+        """
         plan = self._compile(path, on_warning)
-        _, params_json = self._params(plan, params)
+        _, params_json = fitted(plan, params)
         store = self._open()
         if not plan.project.id:
             # the project got its id just now; a plan without one would never equal the next run's
@@ -217,15 +222,15 @@ class App:
         self,
         run_id: str,
         *,
-        workflow: Path | None = None,
+        workflow: str | Path | None = None,
         faults: Sequence[str] = (),
-        params: ParamsInput | None = None,
+        params: GivenParams | None = None,
     ) -> Replay:
         """Play a recorded run's answers back, to its own plan or to `workflow`; nothing runs and nothing is kept."""
         from interlock.driver.replay.replays import replay_run  # noqa: PLC0415 - a run replays nothing
 
         plan = None if workflow is None else self._compile(workflow, None)
-        return replay_run(self.store, run_id, this_host(), plan=plan, faults=faults, params=params)
+        return replay_run(self.store, run_id, this_host(), plan=plan, faults=faults, params=as_input(params))
 
     def run_id(
         self, run_id: str, *, wait: bool = False, timeout_s: float | None = None, on_event: Observer | None = None
@@ -309,17 +314,17 @@ class App:
     def _draft(self, order: ForkOrder, on_warning: OnWarning | None) -> Draft:
         from interlock.driver.forking import draft  # noqa: PLC0415 - as above
 
-        return draft(order, self.store, self.project.root, lambda path: self._compile(path, on_warning), self._params)
+        return draft(order, self.store, self.project.root, lambda path: self._compile(path, on_warning), fitted)
 
     def _ask(self, run_id: str, kind: RequestKind, payload: dict[str, Any]) -> Result:
         return result_of(ask(self._world(), run_id, kind, payload, user()))
 
     def _open(self) -> Store:
-        if self._writer is None:
+        if self._opened.here.writer is None:
             refuse_other_systems()
             open_state(self.project)
-            self._writer = SqliteStore.open(self.project.journal, on_commit=self._on_commit)
-        return self._writer
+            self._opened.here.writer = SqliteStore.open(self.project.journal, on_commit=self._on_commit)
+        return self._opened.here.writer
 
     def _create(
         self, plan: Plan, birth: Callable[[Plan, str, int], NewRun], alone: Held | None = None
@@ -337,18 +342,12 @@ class App:
                 forget_uncommitted(plan, run_id)
         return created, lease
 
-    def _compile(self, path: Path, on_warning: OnWarning | None) -> Plan:
+    def _compile(self, path: str | Path, on_warning: OnWarning | None) -> Plan:
         from interlock.driver.compiling import require_plan  # noqa: PLC0415 - heavy: YAML, CommonMark
 
         if is_faulty(self._config_faults):
             raise ConfigError(tuple(self.lint([path])))
-        return require_plan(path, self.project, self.config, on_warning)
-
-    def _params(self, plan: Plan, given: ParamsInput) -> tuple[dict[str, Any], bytes]:
-        from interlock.plan.params import coerce_params  # noqa: PLC0415 - heavy: YAML
-
-        values = coerce_params(plan.params, given.cli, read_params(given.file, plan.params), given.values)
-        return values, canon.dumps(values)
+        return require_plan(Path(path), self.project, self.config, on_warning)
 
     def _drive(
         self,
@@ -395,6 +394,6 @@ def open_project(project: str | Path | None = None) -> App:
 
     Raises UsageError when the folder is not there. Faults of `interlock.toml` are told by what needs it.
     """
-    paths = find_project(Path.cwd()) if project is None else project_at(Path(project))
+    paths = project_of(project)
     config, faults = load_config(paths)
     return App(paths, config, config_faults=faults)

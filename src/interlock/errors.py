@@ -13,12 +13,14 @@
     |- DispatchRefused        work that may not start                             exit 1
        |- StartAnew           the run can't go on as it is (moved directory, ...)
 
-Guarantee: `str(error)` is one readable line; `hint` names a next step that works.
+Guarantee: `str(error)` is one readable line; `hint` names a next step that works. A traceback shows the hint and the
+diagnostics as notes.
 """
 
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from typing import ClassVar, Final, Literal
 
 import msgspec
@@ -53,6 +55,27 @@ class InterlockError(Exception):
         self.code = code
         self.message = message
         self.hint = hint
+        self._notes: list[str] = []
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...], dict[str, object]]:
+        """Cross to another process as it is: `args` alone, which exceptions are made of there, are not all."""
+        return type(self).__new__, (type(self), *self.args), self.__dict__
+
+    @property
+    def __notes__(self) -> list[str]:
+        """What a traceback shows below the message: of an error that nobody caught, too, the next step is seen."""
+        return [*self._details(), *([f"hint: {self.hint}"] if self.hint else []), *self._notes]
+
+    @__notes__.setter
+    def __notes__(self, notes: list[str]) -> None:
+        self._notes = notes
+
+    def add_note(self, note: str) -> None:
+        """As in every exception; behind what the error says by itself."""
+        self._notes.append(note)
+
+    def _details(self) -> list[str]:
+        return []
 
 
 class UsageError(InterlockError):
@@ -71,6 +94,12 @@ class WorkflowError(InterlockError):
         files = ", ".join(sorted({d.file for d in diagnostics}))
         super().__init__("invalid-workflow", f"{errors} error{'s' if errors != 1 else ''} in {files}")
         self.diagnostics = diagnostics
+
+    def _details(self) -> list[str]:
+        return [
+            f"{d.file}:{d.line}:{d.column}: {d.severity}: {d.message}" + (f" ({d.hint})" if d.hint else "")
+            for d in self.diagnostics
+        ]
 
 
 class ConfigError(WorkflowError):

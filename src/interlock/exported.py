@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from interlock.app import App, OnWarning, open_project
-from interlock.driver.export.importing import open_export
-from interlock.driver.params import NO_PARAMS, ParamsInput
+from interlock.driver.arguments import checking
+from interlock.driver.export.importing import OpenExport, open_export
+from interlock.driver.params import NO_PARAMS, GivenParams
 from interlock.errors import UsageError
 from interlock.model.states import RunState
 from interlock.plan.config import Config
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from interlock.store.base import Store
 
 
+@checking
 class ExportApp(App):
     """The runs of one export, for reading; `header` is what the file says of itself.
 
@@ -37,11 +39,19 @@ class ExportApp(App):
         self._file: Final = Path(path)
         self._home: Final = project
         with ExitStack() as stack:
-            opened = stack.enter_context(open_export(self._file))
+            opened: OpenExport = stack.enter_context(open_export(self._file))
             self._stack: Final = stack.pop_all()
         super().__init__(opened.project, Config())
         self.header: Final = opened.header
-        self._reader = opened.store
+        self._opened.here.reader = opened.store
+
+    @property
+    def store(self) -> Store:
+        """The journal that was unpacked. Raises UsageError once it is closed."""
+        if not self.project.root.is_dir():
+            message = f"the export {self._file} was closed"
+            raise UsageError("export-closed", message, "open it again: interlock.open_export(FILE)")
+        return super().store
 
     def close(self) -> None:
         """Close, and remove what was unpacked. Idempotent."""
@@ -62,12 +72,12 @@ class ExportApp(App):
         """Nobody drives an export, whatever its lease said when it was made."""
         return False
 
-    def run_file(self, path: Path, *_args: Any, **_settings: Any) -> Result:  # noqa: ANN401, ARG002 - whatever is asked
+    def run_file(self, path: str | Path, *_args: Any, **_settings: Any) -> Result:  # noqa: ANN401, ARG002 - whatever is asked
         """Refuse, before the file is looked at."""
         self._refuse()
 
     def preview(
-        self, target: str | Path, params: ParamsInput = NO_PARAMS, *, on_warning: OnWarning | None = None
+        self, target: str | Path, params: GivenParams = NO_PARAMS, *, on_warning: OnWarning | None = None
     ) -> Preview:
         """Say what going on with the run would do, as far as the export tells."""
         return super().preview(self.find(str(target)), params, on_warning=on_warning)
@@ -76,9 +86,9 @@ class ExportApp(App):
         self,
         run_id: str,
         *,
-        workflow: Path | None = None,
+        workflow: str | Path | None = None,
         faults: Sequence[str] = (),
-        params: ParamsInput | None = None,
+        params: GivenParams | None = None,
     ) -> Replay:
         """As in a project; a run that was exported before its end can only be exported again."""
         if self.store.run(run_id).state == RunState.ACTIVE:
@@ -86,11 +96,11 @@ class ExportApp(App):
             raise UsageError("run-active", message, f"export it again when it has ended: interlock export {run_id}")
         return super().replay(run_id, workflow=workflow, faults=faults, params=params)
 
-    def _compile(self, path: Path, on_warning: OnWarning | None) -> Plan:
+    def _compile(self, path: str | Path, on_warning: OnWarning | None) -> Plan:
         from interlock.driver.compiling import require_plan  # noqa: PLC0415 - heavy: YAML, CommonMark
 
         with open_project(self._home) as app:
-            return require_plan(path, app.project, app.config, on_warning)
+            return require_plan(Path(path), app.project, app.config, on_warning)
 
     def _open(self) -> Store:
         self._refuse()

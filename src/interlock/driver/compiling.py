@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from interlock.driver.project import ProjectPaths
+from interlock.driver.project import ProjectPaths, current_folder, is_folder
 from interlock.driver.sources import MOST_WORKFLOW_BYTES, FileSources
 from interlock.errors import Diagnostic, WorkflowError
 from interlock.model.plan import Plan
@@ -23,8 +23,9 @@ def load_workflow(path: Path, project: ProjectPaths, config: Config) -> tuple[Pl
 
     There is none under a configuration that has faults either; what only follows from these is not told.
     """
+    seen = path if path.is_absolute() else current_folder() / path
     # links that lead in a circle are told by who reads the file
-    text = _unnamable(Path(os.path.realpath(path)), project.root) or _read(path)
+    text = _unnamable(Path(os.path.realpath(seen)), project.root) or _read(path)
     if isinstance(text, Source):
         return None, text.diagnostics()
     sources = FileSources(path, project)
@@ -106,7 +107,7 @@ def workflow_files(paths: Sequence[Path]) -> list[Path]:
     """Return the files named and the workflow files below the folders named, each once, in order."""
     found: dict[Path, None] = {}
     for path in paths:
-        if path.is_dir():
+        if is_folder(path):
             found.update(dict.fromkeys(p for p in sorted(path.rglob("*.md")) if _is_workflow(p)))
         else:
             found[path] = None

@@ -10,7 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from interlock.errors import UsageError
-from interlock.model.plan import Param
+from interlock.model import canon
+from interlock.model.plan import Param, Plan
 
 
 class ParamsInput(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +23,21 @@ class ParamsInput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_PARAMS: Final = ParamsInput()
+GivenParams = ParamsInput | Mapping[str, Any]
+
+
+def as_input(given: GivenParams | None) -> ParamsInput | None:
+    """Take a mapping for values from Python."""
+    return given if given is None or isinstance(given, ParamsInput) else ParamsInput(values=given)
+
+
+def fitted(plan: Plan, params: GivenParams) -> tuple[dict[str, Any], bytes]:
+    """Return the parameters that a run of the plan has with what was given, as values and as JSON. Raises UsageError."""
+    from interlock.plan.params import coerce_params  # noqa: PLC0415 - heavy: YAML
+
+    given = as_input(params) or NO_PARAMS
+    values = coerce_params(plan.params, given.cli, read_params(given.file, plan.params), given.values)
+    return values, canon.dumps(values)
 
 
 def read_params(file: Path | None, params: Sequence[Param]) -> Mapping[str, Any] | None:

@@ -42,7 +42,7 @@ class ProjectPaths(msgspec.Struct, frozen=True, kw_only=True):
 
 def project_at(root: Path, notices: tuple[str, ...] = ()) -> ProjectPaths:
     """Return the places of the project whose root is `root`, as given by the user. Raises UsageError."""
-    if not root.is_dir():
+    if not is_folder(root):
         raise UsageError("no-such-folder", f"{root} is not a folder", "name the folder that the project is in")
     root = root.resolve()
     state = root / STATE_NAME
@@ -81,6 +81,36 @@ def find_project(start: Path) -> ProjectPaths:
     root = git_root or start
     _refuse_foreign(root)
     return project_at(root, tuple(notice for folder, notice in passed.items() if folder != root))
+
+
+def project_of(given: str | Path | None) -> ProjectPaths:
+    """Return the project at the root that was given, else the one at or above the current folder. Raises UsageError."""
+    return find_project(current_folder()) if given is None else project_at(Path(given))
+
+
+def current_folder() -> Path:
+    """Return the folder that relative paths are seen from. Raises UsageError when it is gone."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        message = "the current folder does not exist any more"
+        raise UsageError("no-current-folder", message, "change into one that does: cd DIR") from error
+
+
+def is_folder(path: Path) -> bool:
+    """Tell whether a folder can be seen there; what has no such name, or may not be looked at, is none."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def is_file(path: Path) -> bool:
+    """Tell whether a file can be seen there, as `is_folder` does."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _refuse_foreign(root: Path) -> None:

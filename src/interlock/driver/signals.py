@@ -64,7 +64,9 @@ def stopping(asked: Callable[[], object]) -> Iterator[None]:
 
     before = {}
     for number in _STOPPING:
-        if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+        held = signal.getsignal(number)
+        # None is a handler that was not set from Python, and that Python can't put back
+        if held is None or (number == signal.SIGHUP and held == signal.SIG_IGN):
             continue
         before[number] = signal.signal(number, handler)
     try:

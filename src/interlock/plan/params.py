@@ -223,5 +223,8 @@ def _inside(error: jsonschema_rs.ValidationError) -> str:
 def _error(faults: list[str], declared: Mapping[str, Param]) -> UsageError:
     missing = [name for name, param in declared.items() if f"param '{name}' is required" in faults]
     hint = f"give it with -p {missing[0]}=VALUE or --params-file FILE" if missing else ""
+    if not hint and any(" is not JSON: " in fault for fault in faults):
+        # paths, dates and dataclasses of Python, mostly
+        hint = "make it of dict, list, str, int, float, bool and None"
     lead = "" if len(faults) == 1 else f"{len(faults)} faults in the params: "
     return UsageError("invalid-params", lead + "; ".join(faults), hint)

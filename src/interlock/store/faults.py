@@ -79,6 +79,8 @@ def from_sqlite(error: sqlite3.Error, path: Path) -> StoreError:
     if code is None and "UTF-8" in str(error):
         # the module that reads rows, not SQLite, says this
         return corrupt(path, _NO_TEXT)
+    if isinstance(error, sqlite3.ProgrammingError):
+        return _misused(path, error)
     if code is None:
         return _unknown(path, error)
     if code == _SHORT_READ:
@@ -88,6 +90,17 @@ def from_sqlite(error: sqlite3.Error, path: Path) -> StoreError:
 
 def _unknown(path: Path, error: object) -> StoreError:
     return StoreError("journal-error", f"the journal {path} cannot be used: {error}")
+
+
+def _misused(path: Path, error: sqlite3.ProgrammingError) -> StoreError:
+    said = str(error)
+    if "closed database" in said:
+        message = f"the journal {path} was closed while it was in use"
+        return StoreError("journal-closed", message, "open the project again: interlock.open(FOLDER)")
+    if "thread" in said:
+        message = f"the journal {path} was opened by another thread"
+        return StoreError("journal-of-another-thread", message, "take `store` from the App anew in each thread")
+    return _unknown(path, error)
 
 
 def _unopenable(path: Path, error: object) -> StoreError:

@@ -105,8 +105,9 @@ class SqliteStore(Reader):
         self.close()
 
     def close(self) -> None:
-        """Release the connection. Idempotent."""
-        self._db.close()
+        """Release the connection; of another thread's, its end does. Idempotent."""
+        with suppress(sqlite3.ProgrammingError):
+            self._db.close()
 
     def create_run(self, new: NewRun, lease: Lease, *, alone: Held | None = None) -> str:
         """Insert run, steps and lease in one transaction and return the run's id, or that of the run with its key."""

@@ -11,6 +11,7 @@ import msgspec
 
 from interlock.api import App, open_export
 from interlock.api import open as open_project
+from interlock.driver.arguments import checked
 from interlock.driver.params import ParamsInput
 from interlock.driver.project import find_project
 from interlock.driver.replay.report import Replay
@@ -69,6 +70,7 @@ def replay_recording(
 
     Relative paths are seen from `folder`. With an export, `workflow` is compiled as part of the project around it.
     """
+    checked(workflow=workflow, params=params)
     file = None if workflow is None else folder / workflow
     faults = [faults] if isinstance(faults, str) else faults
     with _opened(recording, folder, file) as (app, run):

@@ -21,7 +21,6 @@ import msgspec
 from interlock.driver.export.sealed import HEADER, ExportDamagedError, Line, Unsealer
 from interlock.driver.project import ProjectPaths
 from interlock.errors import StoreError, UsageError
-from interlock.store.base import Store
 from interlock.store.dump import ArtifactFile, Restoring
 from interlock.store.faults import BadRowError
 from interlock.store.sql import migrations
@@ -63,7 +62,7 @@ class OpenExport(msgspec.Struct, frozen=True):
     """An export as a journal: `store` reads it, `project` names the places where it lies for now."""
 
     header: Header
-    store: Store
+    store: SqliteStore
     project: ProjectPaths
 
 
