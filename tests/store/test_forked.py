@@ -66,6 +66,12 @@ def test_a_fork_is_refused_the_journal_that_its_parent_has_open(tmp_path: Path, 
     )
 
 
+def test_what_a_fork_closes_is_still_its_parent_s(tmp_path: Path) -> None:
+    program = f"store = {_OPENED['to write']}\nforked(lambda: store.close() or 'closed')\n"
+    program += "print(begin(store), len(store.runs()))"
+    assert said_by(tmp_path, program) == f"closed\n{b.RUN} 1\n"
+
+
 def test_a_fork_may_open_what_its_parent_has_closed_and_other_journals(tmp_path: Path) -> None:
     program = "SqliteStore.open(folder / 'closed.db').close()\n"
     program += "store = SqliteStore.open(folder / 'other.db')\n"

@@ -36,7 +36,8 @@ _NO_FILES_BESIDE: Final = frozenset(
 )
 """In a folder that can't be written, or on a disk that is full."""
 _OPEN: Final[weakref.WeakSet[Connection]] = weakref.WeakSet()
-"""Also those that the process this one was forked from had open by then."""
+_INHERITED: Final[list[Connection]] = []
+"""What the process that this one was forked from had open then. Closed here, it might end for the parent too."""
 
 
 class Connection:
@@ -50,7 +51,7 @@ class Connection:
         self._copy: Path | None = None
         self._file: tuple[int, int] | None = None
         self._opened = _identity(path)
-        self._process = os.getpid()
+        self._forked = False
         _OPEN.add(self)
         raw.create_function("tagged_sha256", 1, _tagged_sha256, deterministic=True)
 
@@ -108,12 +109,18 @@ class Connection:
         """From now on write only while the path still leads to the file that is open."""
         self._file = _identity(self.path)
 
-    def is_forked(self, file: tuple[int, int] | None) -> bool:
-        """Tell whether it is open to that file, and was opened by a process that this one was forked from."""
-        return file is not None and file == self._opened and self._process != os.getpid()
+    def inherit(self) -> None:
+        """Take note of being another process's; a file's alone, since nobody else sees what is in memory."""
+        if self._opened is not None:
+            self._forked = True
+            _INHERITED.append(self)
+
+    def is_of(self, file: tuple[int, int] | None) -> bool:
+        """Tell whether it is open to that file."""
+        return file is not None and file == self._opened
 
     def _refuse_forked(self) -> None:
-        if self.is_forked(self._opened):
+        if self._forked:
             raise _forked(self.path)
 
     def _refuse_replaced(self) -> None:
@@ -131,6 +138,8 @@ class Connection:
 
     def close(self) -> None:
         """Close; never raises for a journal that went bad."""
+        if self._forked:
+            return
         _OPEN.discard(self)
         try:
             self.raw.close()
@@ -153,6 +162,14 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _inherit() -> None:
+    for one in tuple(_OPEN):
+        one.inherit()
+
+
+os.register_at_fork(after_in_child=_inherit)
 
 
 def _forked(path: Path) -> StoreError:
@@ -266,7 +283,7 @@ def _refuse_cut(path: Path) -> None:
 
 
 def _connect(path: Path, options: str, on_commit: Callable[[str], None] | None, busy_ms: int) -> Connection:
-    if any(other.is_forked(_identity(path)) for other in tuple(_OPEN)):
+    if any(other.is_of(_identity(path)) for other in _INHERITED):
         raise _forked(path)
     return Connection(_raw(f"file:{quote(str(path.absolute()))}?{options}", busy_ms), path, on_commit)
 
