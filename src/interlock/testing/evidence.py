@@ -191,6 +191,15 @@ def digest(project: Path) -> str:
         db.close()
 
 
+def told(project: Path) -> int:
+    """Return how many events the journal holds."""
+    db = sqlite3.connect(f"file:{journal(project)}?mode=ro", uri=True)
+    try:
+        return int(db.execute("SELECT count(*) FROM event").fetchone()[0])
+    finally:
+        db.close()
+
+
 def integrity(project: Path) -> str:
     """Return what SQLite's own check says about the journal: `ok` where it is sound."""
     db = sqlite3.connect(f"file:{journal(project)}?mode=ro", uri=True)

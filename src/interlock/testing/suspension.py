@@ -14,6 +14,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -24,15 +25,15 @@ import msgspec
 from interlock.testing import drivers
 from interlock.testing.clock import LateClock
 from interlock.testing.drivers import STOPPED, Killer, fork, last_words, new_project, wait
-from interlock.testing.evidence import Ending, Evidence, digest, gather, left
+from interlock.testing.evidence import Ending, Evidence, digest, gather, left, told
 from interlock.testing.kept import astray, lost_changes
 from interlock.testing.killing import GOOD, UndisturbedError, undisturbed
 
 LATER_MS: Final = 100_000
 """More than a lease's term."""
 LEASE_HELD: Final = 5
-_OTHERS_COMMIT: Final = 4
-"""After which the second driver is stopped: it has closed what the first left open and begun work of its own."""
+_OTHERS_COMMIT: Final = 2
+"""Of events, after which the second driver is stopped: it has closed what the first left open, which in one of its own."""
 _KILLED: Final = (3, 5, 6)
 """Commits after which drivers are killed whose runs others go on with, who are then suspended."""
 _TAKING_OVER: Final = 3
@@ -54,6 +55,21 @@ class Sleeper:
         if moment == "after" and self._commits == self._commit:
             os.kill(os.getpid(), signal.SIGSTOP)
             self._clock.late_ms += self._slept_ms
+
+
+class Telling:
+    """Passes commits on that journaled an event: taking a lease, and renewing it, journal none."""
+
+    def __init__(self, project: Path, hook: Callable[[str], None]) -> None:
+        self._project = project
+        self._hook = hook
+        self._told = told(project)
+
+    def __call__(self, moment: str) -> None:
+        """Take note of a commit."""
+        if moment == "after" and (now := told(self._project)) != self._told:
+            self._told = now
+            self._hook(moment)
 
 
 class Overtaken(msgspec.Struct, frozen=True):
@@ -78,7 +94,7 @@ def overtake(project: Path, commit: int) -> Overtaken:
     code = wait(first, stopped=True)
     if code != STOPPED:
         return Overtaken(slept=False, first=code, fault=_awake(project, commit, code))
-    second = fork(project, lambda: _drive(_OTHERS_COMMIT, 0, LateClock(LATER_MS)))
+    second = fork(project, lambda: _take_over(project, LateClock(LATER_MS)))
     code = wait(second, stopped=True)
     journal = digest(project)
     os.kill(first, signal.SIGCONT)
@@ -105,6 +121,10 @@ def _drive(commit: int, slept_ms: int, clock: LateClock) -> int:
     code = drivers.drive(hook, clock)
     Path("commits").write_text(str(counter.commits), encoding="utf-8")
     return code
+
+
+def _take_over(project: Path, clock: LateClock) -> int:
+    return drivers.drive(Telling(project, Sleeper(_OTHERS_COMMIT, 0, clock)), clock)
 
 
 def _awake(project: Path, commit: int, code: int | str) -> str:
