@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Final
 
 import pytest
@@ -19,7 +20,10 @@ settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 
 # a handler of ours is the default again in what we start
-_HANDLERS: Final = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+_HANDLERS: Final[dict[int, Callable[[int, FrameType | None], object] | signal.Handlers]] = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGHUP: signal.SIG_DFL,
+}
 
 
 @pytest.fixture(scope="session", autouse=True)
