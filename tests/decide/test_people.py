@@ -242,14 +242,19 @@ def test_a_run_that_failed_is_reopened_before_its_gates_are_answered() -> None:
     assert done.snap.run.outcome == "ok"
 
 
-def test_an_unknown_effect_in_a_run_that_failed_is_resolved_after_it_is_reopened() -> None:
+@pytest.mark.parametrize(("done", "tries"), [(True, 1), (False, 2)])
+def test_an_unknown_effect_in_a_run_that_failed_is_resolved_there_and_goes_on_when_it_is_reopened(
+    *, done: bool, tries: int
+) -> None:
     specs = plan(step("a", needs=[], effects="external"), step("b", needs=[]))
     unsure = msgspec.structs.replace(failed(), answered=False)
-    done = simulate(specs, by_unit({"a:solo": [unsure], "b:solo": [failed()]}))
-    assert say(done, "resolve", unit="a:solo", done=True) == ("the run failed; reopen it first: interlock resume run")
-    done.add(*reopen(done.snap, done.now()))
-    assert say(done, "resolve", unit="a:solo", done=True) == "applied"
-    assert done.snap.run.outcome == "ok"
+    lived = simulate(specs, by_unit({"a:solo": [unsure, ok("x")], "b:solo": [failed()]}))
+    assert say(lived, "resolve", unit="a:solo", done=done) == "applied"
+    assert (lived.snap.run.state, lived.snap.steps[0].state) == ("failed", "blocked")
+    lived.add(*reopen(lived.snap, lived.now()))
+    lived.run()
+    assert lived.snap.run.outcome == "ok"
+    assert lived.snap.steps[0].units[0].attempt == tries
 
 
 def test_a_step_whose_artifact_is_gone_has_nothing_to_override() -> None:

@@ -73,8 +73,6 @@ def _resolve(snap: Snapshot, payload: dict[str, Any], now: Now) -> Answer:
     step, unit = found
     if unit.state is not UnitState.UNKNOWN:
         return Answer((), f"unit '{unit.id}' is {unit.state}, not unknown")
-    if snap.run.state is RunState.FAILED and step.state is StepState.BLOCKED:
-        return Answer((), f"the run failed; reopen it first: interlock resume {snap.run.id}")
     spec = snap.plan.steps[step.index]
     moved: ev.UnitMoved
     if payload["done"]:
@@ -98,7 +96,13 @@ def _moved(step: Step, unit: Unit, state: UnitState, reason: str, now: Now, resu
 
 
 def _unblock(snap: Snapshot, step: Step, now: Now) -> list[ev.Event]:
+    """Let the step go on, but for that of a run that failed, which goes on when it is reopened.
+
+    The answer is taken there too: a fork asks for it, and what failed may do so each time before the run is ever blocked.
+    """
     events: list[ev.Event] = []
+    if snap.run.state is RunState.FAILED:
+        return events
     if snap.run.state in (RunState.BLOCKED, RunState.WAITING):
         events.append(ev.RunMoved(at=now.at, state=RunState.ACTIVE, driven_ms=now.driven_ms, reason="resolved"))
     if step.state is StepState.BLOCKED:
