@@ -212,8 +212,9 @@ def test_a_person_must_say_which_of_several_steps_is_meant() -> None:
     done = run(specs)
     assert say(done, "approve") == "several steps wait: name one of a, b"
     assert say(done, "approve", target="zzz") == "no step or gate 'zzz' in this run"
-    assert say(done, "approve", target="c") == "nothing waits for a person here"
+    assert say(done, "approve", target="c") == "'c' does not wait for a person; 'a', 'b' do"
     assert say(done, "approve", target="a.gate:l1.approval") == "applied"
+    assert say(done, "reject", target="a") == "'a' does not wait for a person; 'b' does"
     assert say(done, "approve") == "applied"
     assert done.snap.run.outcome == "ok"
 
@@ -382,3 +383,11 @@ def test_units_that_wait_for_a_person_end_with_a_run_that_is_abandoned() -> None
 def test_a_gate_that_asks_nobody_lets_everything_pass() -> None:
     specs = plan(step("m", prompt(), map=over("params.items"), gate=Gate(max_loops=3, each=True)))
     assert run(specs).snap.run.outcome == "ok"
+
+
+def test_an_approval_of_another_step_is_not_answered_with_one_that_was_rejected() -> None:
+    specs = plan(step("a", needs=[], gate=Gate(check=Command(text="look"))), step("b", needs=[]))
+    done = run(specs, {"a.gate:l1": [ok("no", exit_code=1)]})
+    assert say(done, "approve", target="b") == "nothing waits for a person here"
+    told = "step 'a' was rejected or could not be judged; pass it all the same with --override"
+    assert say(done, "approve", target="a") == say(done, "approve") == told

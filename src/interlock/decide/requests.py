@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -16,6 +16,8 @@ from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.run import Snapshot, Step, Unit
 from interlock.model.states import RunState, StepState, UnitState
+
+_MOST: Final = 3
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -69,7 +71,7 @@ def _find(snap: Snapshot, unit_id: str) -> tuple[Step, Unit] | None:
 def _resolve(snap: Snapshot, payload: dict[str, Any], now: Now) -> Answer:
     found = _find(snap, payload["unit"])
     if found is None:
-        return Answer((), f"no unit '{payload['unit']}' in this run")
+        return Answer((), f"no unit '{payload['unit']}' in this run{_meant(snap)}")
     step, unit = found
     if unit.state is not UnitState.UNKNOWN:
         return Answer((), f"unit '{unit.id}' is {unit.state}, not unknown")
@@ -89,6 +91,14 @@ def _resolve(snap: Snapshot, payload: dict[str, Any], now: Now) -> Answer:
     else:
         moved = _moved(step, unit, UnitState.PENDING, "resolved_rerun", now, None)
     return Answer((*_unblock(snap, step, now), moved))
+
+
+def _meant(snap: Snapshot) -> str:
+    unknown = [unit.id for step in snap.steps for unit in step.work if unit.state is UnitState.UNKNOWN]
+    if not unknown:
+        return ""
+    more = f" and {len(unknown) - _MOST:,} more" if len(unknown) > _MOST else ""
+    return f"; unknown is what became of {', '.join(unknown[:_MOST])}{more}"
 
 
 def _moved(step: Step, unit: Unit, state: UnitState, reason: str, now: Now, result: bytes | None) -> ev.UnitMoved:
