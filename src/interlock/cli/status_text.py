@@ -7,6 +7,7 @@ from typing import Any
 
 from interlock.cli.census_text import census_text, ending
 from interlock.cli.marks import mark
+from interlock.cli.merge_text import not_merged
 from interlock.cli.next_text import next_lines
 from interlock.cli.output import say, style
 from interlock.cli.text import clip, compact, count, duration, local_time, safe, size
@@ -131,5 +132,7 @@ def _about(row: StepRow, view: Mapping[str, Any]) -> str:
     if row.artifact_size is not None and row.artifact is None:
         parts.append(f"artifact of {size(row.artifact_size)}")
     elif row.artifact is not None and not row.route:
+        left = not_merged(view["artifact"])
+        parts += [left] if left else []
         parts.append(clip(compact(view["artifact"]), 50))
     return "  " + "; ".join(parts) if parts else ""
