@@ -154,6 +154,9 @@ steps:
     assert interlock(*words[0][1:], cwd=tmp_path).returncode == 0
     shown = interlock("units", "last", "--step", "fx", "--json", cwd=tmp_path).stdout
     assert [unit["state"] for unit in json.loads(shown)] == ["completed"]
+    shown = interlock("status", "last", cwd=tmp_path).stdout
+    assert "it is not known" not in shown
+    assert ("answered; it goes on when the run is reopened" in shown) is (first == "fx")
     assert interlock("fork", "last", "--explain", cwd=tmp_path).returncode == 0
     (tmp_path / "flow.md").unlink()
     assert "fx:solo" not in interlock("resume", "last", cwd=tmp_path).stdout, "the effect was repeated"

@@ -93,10 +93,18 @@ def step_lines(rows: RunRows, views: list[Mapping[str, Any]]) -> Iterator[str]:
         yield f"{head}{_about(row, view)}".rstrip()
         yield from _children(rows, row)
         if view["feedback"] and view["state"] in {"failed", "blocked", "waiting"}:
-            yield from (f"    {safe(line)}" for line in view["feedback"].splitlines())
+            yield from (f"    {safe(line)}" for line in _feedback(rows, row).splitlines())
         said = [entry for entry in rows.approvals if entry.step == row.step]
         if said:
             yield f"    {_said(said[-1])}"
+
+
+def _feedback(rows: RunRows, step: StepRow) -> str:
+    """Why the step is where it is; what was answered in a run that failed is not asked for any more."""
+    asks = step.reason == "effect_unknown" and step.state == StepState.BLOCKED
+    if asks and not any(census.step == step.step and census.by_state.get("unknown") for census in rows.census):
+        return "answered; it goes on when the run is reopened"
+    return step.detail
 
 
 def _children(rows: RunRows, step: StepRow) -> Iterator[str]:
