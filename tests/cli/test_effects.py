@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -160,3 +161,19 @@ steps:
     assert interlock("fork", "last", "--explain", cwd=tmp_path).returncode == 0
     (tmp_path / "flow.md").unlink()
     assert "fx:solo" not in interlock("resume", "last", cwd=tmp_path).stdout, "the effect was repeated"
+
+
+def test_a_fork_of_a_run_that_is_at_an_effect_is_told_how_to_go_on_with_it_and_how_to_watch_it(
+    interlock: Call, tmp_path: Path
+) -> None:
+    # the command asks for the fork of its own run, so that it is under way
+    fork = f"{sys.executable} -c 'from interlock.cli.entry import main; main()' fork last"
+    (tmp_path / "flow.md").write_text(
+        f"---\nsteps:\n  - id: fx\n    effects: external\n    run: |\n      {fork} 2> refused || true\n---\n",
+        encoding="utf-8",
+    )
+    done = interlock("run", "flow.md", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    name = done.stdout.split()[1]
+    hint = f"interlock run {name} (while it is driven: interlock events {name} --follow)"
+    assert f"hint: let that run come to its end: {hint}\n" in (tmp_path / "refused").read_text(encoding="utf-8")
