@@ -123,6 +123,20 @@ def test_of_child_runs_that_reached_their_ceiling_the_highest_is_raised(rows: An
     assert commands(next_commands(run, [step], PROMPT))[0] == "interlock resume 01JDRUN --raise max_units=18"
 
 
+@pytest.mark.parametrize("state", ["blocked", "failed"])
+def test_an_effect_that_nobody_knows_of_is_asked_for_in_a_failed_run_before_a_fork_is_named(
+    state: str, rows: Any
+) -> None:
+    run = rows.run(state="failed", reason="non_zero_exit", outcome="failed")
+    step = rows.step(state=state, reason="effect_unknown")
+    asked = Asked(unknown={0: ("send:solo",)})
+    assert commands(next_commands(run, [step], PROMPT, asked, failed=False)) == [
+        "interlock resolve 01JDRUN send:solo --done",
+        "interlock resolve 01JDRUN send:solo --rerun",
+        "interlock resume 01JDRUN",
+    ]
+
+
 def test_where_no_unit_failed_none_are_to_be_listed(rows: Any) -> None:
     run = rows.run(state="failed", reason="rejected", outcome="failed")
     step = rows.step(state="failed", reason="rejected", detail="a person rejected it")

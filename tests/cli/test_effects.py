@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.modelserver.fakellm import FakeLLM
 
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 BLOCKED = 4
+INTERRUPTED = 130
 PROMPT = """---
 steps:
   - id: send
@@ -116,3 +118,62 @@ def test_an_answer_with_counts_that_cannot_be_is_taken_and_not_paid_for_again(
         assert len(server.log()) == 1
     [unit] = json.loads(interlock("units", "last", "--json", cwd=tmp_path).stdout)
     assert (unit["result"], unit["state"]) == ("sent", "completed")
+
+
+@pytest.mark.parametrize("first", ["fx", "bad"])
+def test_an_effect_beside_a_step_that_fails_each_time_can_be_answered_and_forked(
+    first: str, interlock: Call, tmp_path: Path
+) -> None:
+    # each step ends only after the other has begun, and the one that is not `first` after the other has ended
+    (tmp_path / "flow.md").write_text(
+        f"""---
+steps:
+  - id: fx
+    effects: external
+    timeout: {"200ms" if first == "fx" else "2s"}
+    run: sleep 60
+  - id: bad
+    needs: []
+    run: {"until test -e over; do sleep 0.05; done; exit 1" if first == "fx" else "exit 1"}
+---
+""",
+        encoding="utf-8",
+    )
+    if first == "fx":
+        begun = interlock("run", "flow.md", "--timeout", "1s", cwd=tmp_path)
+        assert begun.returncode == INTERRUPTED, begun.stdout + begun.stderr
+        (tmp_path / "over").touch()
+        ended = interlock("run", "last", cwd=tmp_path)
+    else:
+        ended = interlock("run", "flow.md", cwd=tmp_path)
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    words = [line.partition("#")[0].split() for line in ended.stdout.split("  next: ")[1].splitlines()]
+    assert [line[1] for line in words] == ["resolve", "resolve", "resume", "units"]
+    refused = interlock("fork", "last", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert f"hint: say it first: {' '.join(words[0])} (or --rerun" in refused.stderr
+    assert interlock(*words[0][1:], cwd=tmp_path).returncode == 0
+    shown = interlock("units", "last", "--step", "fx", "--json", cwd=tmp_path).stdout
+    assert [unit["state"] for unit in json.loads(shown)] == ["completed"]
+    shown = interlock("status", "last", cwd=tmp_path).stdout
+    assert "it is not known" not in shown
+    assert ("answered; it goes on when the run is reopened" in shown) is (first == "fx")
+    assert interlock("fork", "last", "--explain", cwd=tmp_path).returncode == 0
+    (tmp_path / "flow.md").unlink()
+    assert "fx:solo" not in interlock("resume", "last", cwd=tmp_path).stdout, "the effect was repeated"
+
+
+def test_a_fork_of_a_run_that_is_at_an_effect_is_told_how_to_go_on_with_it_and_how_to_watch_it(
+    interlock: Call, tmp_path: Path
+) -> None:
+    # the command asks for the fork of its own run, so that it is under way
+    fork = f"{sys.executable} -c 'from interlock.cli.entry import main; main()' fork last"
+    (tmp_path / "flow.md").write_text(
+        f"---\nsteps:\n  - id: fx\n    effects: external\n    run: |\n      {fork} 2> refused || true\n---\n",
+        encoding="utf-8",
+    )
+    done = interlock("run", "flow.md", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    name = done.stdout.split()[1]
+    hint = f"interlock run {name} (while it is driven: interlock events {name} --follow)"
+    assert f"hint: let that run come to its end: {hint}\n" in (tmp_path / "refused").read_text(encoding="utf-8")

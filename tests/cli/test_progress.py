@@ -68,6 +68,29 @@ def test_plain_lines_tell_of_steps_and_of_failing_units_with_their_reason(snapsh
     )
 
 
+def test_a_step_that_went_on_without_its_only_unit_is_no_plain_success_and_one_that_is_gated_anew_starts_nothing(
+    snapshot: Snapshot,
+) -> None:
+    lines: list[str] = []
+    renderer = PlainRenderer(lambda line, _tone: lines.append(line), clock=lambda: 0.0)
+    drive(
+        renderer,
+        snapshot,
+        STARTED,
+        finished(0, 0, UnitState.FAILED),
+        ev.StepMoved(at=0, step=0, state=StepState.COMPLETED),
+        MANY,
+        ev.StepStarted(at=0, step=1, round=2, loop=1, units=()),
+    )
+    assert lines == [
+        "step one started\n",
+        "unit one:solo failed (timeout)\n",
+        "step one completed after 0 ms (0/1 completed, 1 failed)\n",
+        "step many started with 20 units\n",
+        "step many reopened, its work stands (round 2)\n",
+    ]
+
+
 def test_of_a_unit_that_was_stopped_nobody_says_that_it_is_tried_again(snapshot: Snapshot) -> None:
     lines: list[str] = []
     stopped = msgspec.structs.replace(

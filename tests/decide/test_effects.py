@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from tests.decide.runs import by_unit, dispatches
 
@@ -163,8 +164,8 @@ def test_or_that_it_shall_run_again() -> None:
 @pytest.mark.parametrize(
     ("payload", "outcome"),
     [
-        ({"unit": "z:solo", "done": True}, "no unit 'z:solo' in this run"),
-        ({"unit": "b:solo", "done": True}, "no unit 'b:solo' in this run"),
+        ({"unit": "z:solo", "done": True}, "no unit 'z:solo' in this run; unknown is what became of a:solo"),
+        ({"unit": "b:solo", "done": True}, "no unit 'b:solo' in this run; unknown is what became of a:solo"),
         (
             {"unit": "a:solo", "done": True, "result": "x"},
             'the result misses the step\'s schema: value: "x" is not of type "integer"; give one that fits with --result JSON',
@@ -178,6 +179,15 @@ def test_or_that_it_shall_run_again() -> None:
 def test_a_wrong_answer_is_refused_with_the_reason(payload: dict[str, object], outcome: str) -> None:
     done = blocked()
     assert requests.answer(done.snap, "resolve", payload, done.now()) == requests.Answer((), outcome)
+
+
+def test_of_many_unknown_units_some_are_named_to_who_names_none_of_them() -> None:
+    unsure = msgspec.structs.replace(failed(), answered=False)
+    specs = plan(step("m", map=over("params.items"), effects="external"))
+    done = simulate(specs, lambda _s, _u: unsure, {"items": [1, 2, 3, 4, 5]})
+    answer = requests.answer(done.snap, "resolve", {"unit": "m", "done": True}, done.now())
+    first = ", ".join(unit.id for unit in done.snap.steps[0].work[:3])
+    assert answer.outcome == f"no unit 'm' in this run; unknown is what became of {first} and 2 more"
 
 
 def test_only_an_unknown_unit_can_be_resolved() -> None:

@@ -212,8 +212,9 @@ def test_a_person_must_say_which_of_several_steps_is_meant() -> None:
     done = run(specs)
     assert say(done, "approve") == "several steps wait: name one of a, b"
     assert say(done, "approve", target="zzz") == "no step or gate 'zzz' in this run"
-    assert say(done, "approve", target="c") == "nothing waits for a person here"
+    assert say(done, "approve", target="c") == "'c' does not wait for a person; 'a', 'b' do"
     assert say(done, "approve", target="a.gate:l1.approval") == "applied"
+    assert say(done, "reject", target="a") == "'a' does not wait for a person; 'b' does"
     assert say(done, "approve") == "applied"
     assert done.snap.run.outcome == "ok"
 
@@ -242,14 +243,19 @@ def test_a_run_that_failed_is_reopened_before_its_gates_are_answered() -> None:
     assert done.snap.run.outcome == "ok"
 
 
-def test_an_unknown_effect_in_a_run_that_failed_is_resolved_after_it_is_reopened() -> None:
+@pytest.mark.parametrize(("done", "tries"), [(True, 1), (False, 2)])
+def test_an_unknown_effect_in_a_run_that_failed_is_resolved_there_and_goes_on_when_it_is_reopened(
+    *, done: bool, tries: int
+) -> None:
     specs = plan(step("a", needs=[], effects="external"), step("b", needs=[]))
     unsure = msgspec.structs.replace(failed(), answered=False)
-    done = simulate(specs, by_unit({"a:solo": [unsure], "b:solo": [failed()]}))
-    assert say(done, "resolve", unit="a:solo", done=True) == ("the run failed; reopen it first: interlock resume run")
-    done.add(*reopen(done.snap, done.now()))
-    assert say(done, "resolve", unit="a:solo", done=True) == "applied"
-    assert done.snap.run.outcome == "ok"
+    lived = simulate(specs, by_unit({"a:solo": [unsure, ok("x")], "b:solo": [failed()]}))
+    assert say(lived, "resolve", unit="a:solo", done=done) == "applied"
+    assert (lived.snap.run.state, lived.snap.steps[0].state) == ("failed", "blocked")
+    lived.add(*reopen(lived.snap, lived.now()))
+    lived.run()
+    assert lived.snap.run.outcome == "ok"
+    assert lived.snap.steps[0].units[0].attempt == tries
 
 
 def test_a_step_whose_artifact_is_gone_has_nothing_to_override() -> None:
@@ -377,3 +383,11 @@ def test_units_that_wait_for_a_person_end_with_a_run_that_is_abandoned() -> None
 def test_a_gate_that_asks_nobody_lets_everything_pass() -> None:
     specs = plan(step("m", prompt(), map=over("params.items"), gate=Gate(max_loops=3, each=True)))
     assert run(specs).snap.run.outcome == "ok"
+
+
+def test_an_approval_of_another_step_is_not_answered_with_one_that_was_rejected() -> None:
+    specs = plan(step("a", needs=[], gate=Gate(check=Command(text="look"))), step("b", needs=[]))
+    done = run(specs, {"a.gate:l1": [ok("no", exit_code=1)]})
+    assert say(done, "approve", target="b") == "nothing waits for a person here"
+    told = "step 'a' was rejected or could not be judged; pass it all the same with --override"
+    assert say(done, "approve", target="a") == say(done, "approve") == told

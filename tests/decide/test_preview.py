@@ -8,7 +8,7 @@ from interlock.decide.preview import StepPlan, preview
 from interlock.model import events as ev
 from interlock.model.plan import Plan
 from interlock.model.states import Reason, StepState
-from interlock.testing.build import check, failed, ok, over, plan, route, step
+from interlock.testing.build import check, failed, judged, ok, over, plan, route, step
 from interlock.testing.simulate import Simulation, simulate, snapshot
 
 
@@ -85,3 +85,17 @@ def test_a_finished_run_would_do_nothing() -> None:
     done = simulate(plan(step("m", map=over("params.items"))), lambda _s, _u: ok(), {"items": []})
     assert preview(done.snap)[0].action == "reuse"
     assert isinstance(done.events[0], ev.StepStarted)
+
+
+def test_an_item_that_failed_in_a_step_that_went_on_without_it_would_not_run_again() -> None:
+    specs = plan(step("m", map=over("params.items"), on_error="continue"), step("n", gate=judged(approval=True)))
+    done = simulate(specs, lambda s, u: failed() if (s.id, u.index) == ("m", 1) else ok("x"), {"items": ["a", "b"]})
+    units = [(unit.action, unit.why) for unit in preview(done.snap)[0].units or ()]
+    assert units == [("reuse", "completed in attempt 1"), ("skip", "failed after attempt 1 (non_zero_exit)")]
+
+
+def test_a_failed_item_that_a_fork_took_over_is_not_said_to_have_never_run() -> None:
+    specs = plan(step("m", map=over("params.items"), on_error="continue"))
+    done = simulate(specs, lambda _s, _u: failed(), {"items": ["a"]})
+    done.snap.steps[0].work[0].attempt = 0
+    assert [unit.why for unit in preview(done.snap)[0].units or ()] == ["failed (non_zero_exit)"]

@@ -93,3 +93,15 @@ def test_some_reasons_fail_the_step_whatever_on_error_says(reason: Reason) -> No
     done = simulate(specs, lambda _s, _u: failed(reason, "why"), {"items": [1]}).snap
     assert done.run.state is RunState.FAILED
     assert done.steps[0].detail == f"unit {done.steps[0].work[0].id} failed: {reason}: why"
+
+
+def test_a_step_fails_with_the_item_that_failed_first_and_not_with_those_that_were_stopped_by_it() -> None:
+    specs = plan(step("m", map=over("params.items", concurrency=3)))
+
+    def answer(_step: object, unit: Any) -> Any:
+        said = "it is broken" if unit.index == 2 else "stopped with the run above"
+        return failed(Reason.CHILD_FAILED, said)
+
+    done = simulate(specs, answer, {"items": list("abc")}, pick=lambda count: count - 1).snap
+    broken = done.steps[0].work[2]
+    assert done.steps[0].detail == f"unit {broken.id} failed: child_failed: it is broken"

@@ -126,10 +126,12 @@ def read_asked(store: Store, rows: RunRows, most: int = 3) -> Asked:
     more: dict[int, int] = {}
     hide = rows.hide
     for step in rows.steps:
-        if step.state != StepState.BLOCKED:
+        if step.state not in (StepState.BLOCKED, StepState.FAILED):
             continue
         found = store.units(rows.run.id, step=step.step, state=UnitState.UNKNOWN, limit=most)
         unknown[step.step] = tuple(unit.id for unit in found)
+        if step.state == StepState.FAILED:
+            continue
         pending = store.units(rows.run.id, step=step.step, state=UnitState.PENDING)
         waiting = [
             _gate(hidden(unit, hide))

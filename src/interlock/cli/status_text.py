@@ -7,6 +7,7 @@ from typing import Any
 
 from interlock.cli.census_text import census_text, ending
 from interlock.cli.marks import mark
+from interlock.cli.merge_text import not_merged
 from interlock.cli.next_text import next_lines
 from interlock.cli.output import say, style
 from interlock.cli.text import clip, compact, count, duration, local_time, safe, size
@@ -92,10 +93,18 @@ def step_lines(rows: RunRows, views: list[Mapping[str, Any]]) -> Iterator[str]:
         yield f"{head}{_about(row, view)}".rstrip()
         yield from _children(rows, row)
         if view["feedback"] and view["state"] in {"failed", "blocked", "waiting"}:
-            yield from (f"    {safe(line)}" for line in view["feedback"].splitlines())
+            yield from (f"    {safe(line)}" for line in _feedback(rows, row).splitlines())
         said = [entry for entry in rows.approvals if entry.step == row.step]
         if said:
             yield f"    {_said(said[-1])}"
+
+
+def _feedback(rows: RunRows, step: StepRow) -> str:
+    """Why the step is where it is; what was answered in a run that failed is not asked for any more."""
+    asks = step.reason == "effect_unknown" and step.state == StepState.BLOCKED
+    if asks and not any(census.step == step.step and census.by_state.get("unknown") for census in rows.census):
+        return "answered; it goes on when the run is reopened"
+    return step.detail
 
 
 def _children(rows: RunRows, step: StepRow) -> Iterator[str]:
@@ -131,5 +140,7 @@ def _about(row: StepRow, view: Mapping[str, Any]) -> str:
     if row.artifact_size is not None and row.artifact is None:
         parts.append(f"artifact of {size(row.artifact_size)}")
     elif row.artifact is not None and not row.route:
+        left = not_merged(view["artifact"])
+        parts += [left] if left else []
         parts.append(clip(compact(view["artifact"]), 50))
     return "  " + "; ".join(parts) if parts else ""

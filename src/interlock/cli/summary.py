@@ -8,6 +8,7 @@ from interlock.app import App
 from interlock.cli.called import spelled
 from interlock.cli.census_text import census_text, ending
 from interlock.cli.marks import mark
+from interlock.cli.merge_text import not_merged
 from interlock.cli.next_text import next_lines
 from interlock.cli.output import say, style
 from interlock.cli.reading import read_failures, read_next, read_run
@@ -22,6 +23,8 @@ from interlock.views.values import value
 _MOST_FAILURES: Final = 5
 _ARTIFACT_CHARACTERS: Final = 4_000
 _ARTIFACT_BYTES: Final = 65_536
+_MERGED: Final = b'{"branch":'
+"""How a merge's artifact begins, as canonical JSON: no other need be decoded."""
 
 
 def show_summary(app: App, result: Result) -> None:
@@ -46,6 +49,7 @@ def show_summary(app: App, result: Result) -> None:
         say(f"  due {local_time(run.wait_until)}")
     _failures(store, rows)
     _degraded(rows)
+    _not_merged(rows)
     if run.state == RunState.COMPLETED:
         _artifact(store, rows)
     for line in next_lines(read_next(app, rows), "  next: "):
@@ -75,6 +79,16 @@ def _degraded(rows: RunRows) -> None:
         say(f"  degraded: {safe(row.parent_unit or '')}: run {row.id}")
     if len(found) > _MOST_FAILURES:
         say(f"  and {len(found) - _MOST_FAILURES:,} more")
+
+
+def _not_merged(rows: RunRows) -> None:
+    for step in rows.steps:
+        left = (
+            not_merged(value(step.artifact)) if step.artifact is not None and step.artifact.startswith(_MERGED) else ""
+        )
+        if left:
+            see = spelled(f"interlock status {rows.run.id} --artifact {step.id}")
+            say(f"  {step.id}: {left}; see `{see}`")
 
 
 def _artifact(store: Store, rows: RunRows) -> None:

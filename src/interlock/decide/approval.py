@@ -147,7 +147,15 @@ def _nothing(snap: Snapshot, target: str | None, *, override: bool) -> str:
         and not any(unit.id == target for step in snap.steps for unit in step.asked)
     ):
         return f"no step or gate '{target}' in this run"
-    rejected = [step.id for step in snap.steps if step.reason in _OVERRIDABLE]
+    named = [step for step in snap.steps if _is_target(step, target)]
+    rejected = [step.id for step in named if step.reason in _OVERRIDABLE]
     if rejected and not override:
         return f"step '{rejected[0]}' was rejected or could not be judged; pass it all the same with --override"
-    return "nothing waits for a person here"
+    others = [step.id for step in snap.steps if step.state is StepState.BLOCKED and _waiting(step)]
+    if target is None or not others:
+        return "nothing waits for a person here"
+    return f"'{target}' does not wait for a person; " + _listed(others)
+
+
+def _listed(steps: list[str]) -> str:
+    return ", ".join(f"'{step}'" for step in steps) + (" does" if len(steps) == 1 else " do")

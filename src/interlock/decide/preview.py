@@ -15,10 +15,10 @@ from interlock.model.states import StepState, UnitState
 
 
 class UnitPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One unit: `run` or `reuse`, and why."""
+    """One unit, and why."""
 
     id: str
-    action: Literal["run", "reuse", "ask"]
+    action: Literal["run", "reuse", "ask", "skip"]
     why: str
 
 
@@ -54,7 +54,9 @@ def _step(snap: Snapshot, spec: PlanStep, step: Step) -> StepPlan:
 def _begun(spec: PlanStep, step: Step) -> StepPlan:
     units = tuple(_unit(unit) for unit in step.work)
     if step.state is StepState.COMPLETED:
-        return StepPlan(id=spec.id, action="reuse", why="completed", units=units)
+        # what failed under `on_error: continue` is part of the artifact that stands
+        left = tuple(msgspec.structs.replace(unit, action="skip") if unit.action == "run" else unit for unit in units)
+        return StepPlan(id=spec.id, action="reuse", why="completed", units=left)
     if step.state is StepState.BLOCKED:
         person = step.reason not in ASKED_AGAIN
         again = "a person must act" if person else "asked again"
@@ -70,7 +72,10 @@ def _unit(unit: Unit) -> UnitPlan:
         return UnitPlan(id=unit_id, action="reuse", why=done)
     if state is UnitState.UNKNOWN:
         return UnitPlan(id=unit_id, action="ask", why="its effect may or may not have happened")
-    why = "never ran" if attempt == 0 else f"{state} after attempt {attempt}" + (f" ({reason})" if reason else "")
+    if attempt == 0 and state is not UnitState.FAILED:
+        return UnitPlan(id=unit_id, action="run", why="never ran")
+    # one that a fork took over has failed without an attempt of its own
+    why = state + (f" after attempt {attempt}" if attempt else "") + (f" ({reason})" if reason else "")
     return UnitPlan(id=unit_id, action="run", why=why)
 
 

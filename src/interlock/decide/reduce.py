@@ -46,10 +46,14 @@ def reduce_step(spec: PlanStep, step: Step, max_bytes: int) -> Artifact | Broken
 
 
 def fatal(spec: PlanStep, step: Step) -> Broken | None:
-    """Return the failed unit that the step fails with, whatever the others did."""
+    """Return the failed unit that the step fails with, whatever the others did.
+
+    The first that failed, where that is known: others may only have been stopped because of it.
+    """
     if step.counts[UnitState.FAILED] == 0:
         return None
-    for unit in step.work:
+    first = () if step.first_failure is None else (step.first_failure,)
+    for unit in (*first, *step.work):
         if unit.state is UnitState.FAILED and (spec.on_error == "fail" or unit.reason in NEVER_CONTINUED):
             misfits = spec.map is None and unit.reason == Reason.VALIDATION_ERROR
             return msgspec.structs.replace(failure_of(unit), misfits=misfits)

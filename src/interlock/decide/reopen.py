@@ -177,6 +177,8 @@ def _reopen_blocked(snap: Snapshot, step: Step, now: Now) -> list[ev.Event]:
         return _ask_again(step, now)
     if step.reason == "gate_rejected":
         return _reopen_failed(snap, step, now)
+    if step.reason == "effect_unknown" and not any(unit.state is UnitState.UNKNOWN for unit in step.work):
+        return [_moved(step, now, StepState.RUNNING)]
     return []
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -16,6 +16,8 @@ from interlock.model import canon
 from interlock.model import events as ev
 from interlock.model.run import Snapshot, Step, Unit
 from interlock.model.states import RunState, StepState, UnitState
+
+_MOST: Final = 3
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -69,12 +71,10 @@ def _find(snap: Snapshot, unit_id: str) -> tuple[Step, Unit] | None:
 def _resolve(snap: Snapshot, payload: dict[str, Any], now: Now) -> Answer:
     found = _find(snap, payload["unit"])
     if found is None:
-        return Answer((), f"no unit '{payload['unit']}' in this run")
+        return Answer((), f"no unit '{payload['unit']}' in this run{_meant(snap)}")
     step, unit = found
     if unit.state is not UnitState.UNKNOWN:
         return Answer((), f"unit '{unit.id}' is {unit.state}, not unknown")
-    if snap.run.state is RunState.FAILED and step.state is StepState.BLOCKED:
-        return Answer((), f"the run failed; reopen it first: interlock resume {snap.run.id}")
     spec = snap.plan.steps[step.index]
     moved: ev.UnitMoved
     if payload["done"]:
@@ -93,12 +93,26 @@ def _resolve(snap: Snapshot, payload: dict[str, Any], now: Now) -> Answer:
     return Answer((*_unblock(snap, step, now), moved))
 
 
+def _meant(snap: Snapshot) -> str:
+    unknown = [unit.id for step in snap.steps for unit in step.work if unit.state is UnitState.UNKNOWN]
+    if not unknown:
+        return ""
+    more = f" and {len(unknown) - _MOST:,} more" if len(unknown) > _MOST else ""
+    return f"; unknown is what became of {', '.join(unknown[:_MOST])}{more}"
+
+
 def _moved(step: Step, unit: Unit, state: UnitState, reason: str, now: Now, result: bytes | None) -> ev.UnitMoved:
     return ev.UnitMoved(at=now.at, step=step.index, unit=unit.ordinal, state=state, reason=reason, result=result)
 
 
 def _unblock(snap: Snapshot, step: Step, now: Now) -> list[ev.Event]:
+    """Let the step go on, but for that of a run that failed, which goes on when it is reopened.
+
+    The answer is taken there too: a fork asks for it, and what failed may do so each time before the run is ever blocked.
+    """
     events: list[ev.Event] = []
+    if snap.run.state is RunState.FAILED:
+        return events
     if snap.run.state in (RunState.BLOCKED, RunState.WAITING):
         events.append(ev.RunMoved(at=now.at, state=RunState.ACTIVE, driven_ms=now.driven_ms, reason="resolved"))
     if step.state is StepState.BLOCKED:

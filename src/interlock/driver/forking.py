@@ -140,10 +140,11 @@ def refuse_open_effects(store: Store, old: Snapshot, steps: Collection[str]) -> 
 
 
 def _effect_open(row: RunRow, unit: Unit) -> UsageError:
-    if row.state in RUN_ENDED:
+    if row.state == RunState.ABANDONED or (row.root and row.state in RUN_ENDED):
         todo = f"go on with that run first: interlock resume {row.root or row.id}"
     elif unit.state is UnitState.RUNNING:
-        todo = f"let that run come to its end first: interlock run {row.root or row.id}"
+        whole = row.root or row.id
+        todo = f"let that run come to its end: interlock run {whole} (while it is driven: interlock events {whole} --follow)"
     else:
         todo = f"say it first: interlock resolve {row.id} {unit.id} --done (or --rerun, if it did not take place)"
     text = f"it is not known whether {unit.id} of run {row.id} took effect, and a fork might do it again"

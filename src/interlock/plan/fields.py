@@ -221,9 +221,22 @@ def joined(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
+_MAPPINGS: Final = {
+    "'map'": "write { over: params.<name> } or { over: steps.<id>.output }",
+    "'retry'": "write { max: 2 }",
+    "'gate'": "write { check: command } or { approval: true }",
+    "'route'": "write { input: steps.<id>.output, when: [{ match: text, step: id }] }",
+    "'budget'": "write { max_units: 100 }",
+    "'params'": "write { <name>: { type: string, default: ... } }",
+}
+"""What is meant where something shorter was written."""
+
+
 def mapping(source: Source, node: Node, what: str) -> Mapping | UnsetType:
     """Read a mapping."""
-    return node if isinstance(node, Mapping) else wrong(source, node, what, "a mapping")
+    if isinstance(node, Mapping):
+        return node
+    return wrong(source, node, what, "a mapping", _MAPPINGS.get(what, ""))
 
 
 def sequence(source: Source, node: Node, what: str) -> ListNode | UnsetType:

@@ -34,6 +34,12 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_link(source: Source, node: Node, what: str) -> Link | None:
     """Read one reference."""
+    if isinstance(node, ListNode):
+        own = "make the list the default of a param, and write params.<name>"
+        f.wrong(
+            source, node, what, "a reference", own if what == "'over'" else "write params.<name> or steps.<id>.output"
+        )
+        return None
     written = f.text(source, node, what)
     if written is UNSET:
         return None

@@ -117,7 +117,9 @@ def _own_commands(run: RunRow, steps: Sequence[StepRow], facts: PlanFacts, asked
             return []
         return list(dict.fromkeys(found)) or [Next(f"interlock run {run.id}")]
     if state is RunState.FAILED:
-        return _failed(run, steps)
+        answers = [found for step in steps for found in _resolve(run.id, step, facts, asked)]
+        # no fork is made while nobody knows whether it would repeat an effect
+        return [*answers, *_failed(run, steps, forks=not answers)]
     return _OPEN[state](run.id)
 
 
@@ -256,14 +258,14 @@ def _never_began(steps: Sequence[StepRow]) -> bool:
     return all(step.started_at is None for step in steps if step.state == StepState.FAILED)
 
 
-def _failed(run: RunRow, steps: Sequence[StepRow]) -> list[Next]:
+def _failed(run: RunRow, steps: Sequence[StepRow], *, forks: bool) -> list[Next]:
     reasons = {run.reason, *(step.reason for step in steps if step.state == StepState.FAILED)}
     doctor = [Next("interlock doctor", "see what is missing")] if reasons & _ENGINE_TROUBLE else []
     if reasons - {None} <= _FAILS_AGAIN | ({"dispatch_error"} if _never_began(steps) else set()):
-        return [_mended(run)]
+        return [_mended(run)] if forks else []
     raised = _raised(steps, own="budget_exceeded" in reasons)
     again = Next(f"interlock resume {run.id}{raised}")
-    return [*doctor, again, *([] if raised else [_mended(run)])]
+    return [*doctor, again, *([_mended(run)] if forks and not raised else [])]
 
 
 def _mended(run: RunRow) -> Next:

@@ -118,8 +118,11 @@ class PlainRenderer:
             most = max(event.loop, (spec.gate.max_loops if spec.gate else 1) + snapshot.granted.get(event.step, 0))
             again = f" (loop {event.loop} of {most})"
         many = f" with {count(len(event.units), 'unit')}" if len(event.units) != 1 else ""
+        begun = f"started{many}"
+        if step.work and not event.units:
+            begun = "reopened, its work stands"
         told = feedback_of(event)
-        self._line(f"step {label(snapshot)}{step.id} started{many}{again}" + (f", told: {told}" if told else ""))
+        self._line(f"step {label(snapshot)}{step.id} {begun}{again}" + (f", told: {told}" if told else ""))
 
     def _failed(self, event: ev.AttemptFinished, snapshot: Snapshot) -> None:
         step, place = snapshot.steps[event.step], (snapshot.run.id, event.step)
@@ -140,7 +143,9 @@ class PlainRenderer:
         took = ""
         if place in self._since_ms and event.state in {StepState.COMPLETED, StepState.FAILED}:
             took = f" after {duration(event.at - self._since_ms[place])}"
-        counts = f" ({_counts(step)})" if len(step.work) > 1 and event.state is not StepState.SKIPPED else ""
+        short = event.state is StepState.COMPLETED and step.counts[UnitState.FAILED]
+        many = len(step.work) > 1 and event.state is not StepState.SKIPPED
+        counts = f" ({_counts(step)})" if many or short else ""
         route = f" -> {', '.join(event.route)}" if event.route else ""
         reason = f" ({event.reason})" if event.reason else ""
         # what a unit's own line has told is not told again

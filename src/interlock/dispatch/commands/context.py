@@ -8,6 +8,7 @@ still stands in the file.
 from __future__ import annotations
 
 import os
+import re
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +20,7 @@ from interlock.model import canon
 MAX_VARIABLE_BYTES: Final = 65_536
 _ITEM: Final = b"INTERLOCK_ITEM"
 _PARAM: Final = b"INTERLOCK_PARAM_"
+_NAMED: Final = "INTERLOCK_"
 
 
 def _text_of(value_json: bytes) -> bytes:
@@ -72,10 +74,29 @@ class JobContext:
         return env
 
 
+def _param_text(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
+    return value.encode() if isinstance(value, str) else canon.dumps(value)
+
+
 def _param_variables(job: Job) -> dict[bytes, bytes]:
     params: dict[str, Any] = msgspec.json.decode(job.params_json)
-    texts = ((name, v.encode() if isinstance(v, str) else canon.dumps(v)) for name, v in params.items())
+    texts = ((name, _param_text(value)) for name, value in params.items())
     return {_PARAM + name.upper().encode(): text for name, text in texts if _fits(text)}
+
+
+def left_out(request: Request, said: str) -> str:
+    """Explain a complaint about a variable that was left out: a shell only says that it is unbound."""
+    if _NAMED not in said:
+        return ""
+    item = _text_of(request.item_json or b"null")
+    names = [_ITEM.decode()] if not _fits(item) else []
+    params: dict[str, Any] = msgspec.json.decode(request.job.params_json)
+    names += sorted({_PARAM.decode() + name.upper() for name, value in params.items() if not _fits(_param_text(value))})
+    missed = [name for name in names if re.search(rf"\b{name}\b", said)]
+    if not missed:
+        return ""
+    named = ", ".join(missed)
+    return f"; {named}: left out, for its size or a NUL in it; read it from the file that INTERLOCK_CONTEXT names"
 
 
 def without_largest(env: dict[bytes, bytes]) -> dict[bytes, bytes] | None:

@@ -19,6 +19,7 @@ from typing import Final, Literal, Protocol
 
 from interlock.dispatch.attempt import KILL_AFTER_S, Attempt, Ending, now_ms
 from interlock.dispatch.base import Job, Outcome, Report, Started
+from interlock.dispatch.commands.context import left_out
 from interlock.dispatch.commands.exits import exit_fd, is_ready, is_zombie, reap, signal_name
 from interlock.dispatch.commands.output import CHUNK_BYTES, Sink
 from interlock.dispatch.logs.log import AttemptLog
@@ -350,7 +351,8 @@ class Supervisor:
             return Reason.OUTPUT_TOO_LARGE, _TOO_LARGE.format(self._max_out_bytes)
         if code == 0:
             return None, ""
-        error = f"exit code {code}{self._said()}"
+        said = self._said()
+        error = f"exit code {code}{said}{left_out(self._attempt.request, said)}"
         return (None if self._job.accepts_any_exit else Reason.NON_ZERO_EXIT), error
 
     def _is_result(self, code: int) -> bool:
