@@ -134,7 +134,10 @@ def test_links_are_followed_to_the_real_folder(home: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_refused(home: Path) -> None:
     for find in (find_project, project_at):
-        with pytest.raises(UsageError, match=r"gone is not a folder$"):
+        with pytest.raises(
+            UsageError,
+            match=r"gone is not a folder\nhint: name (?:a folder that exists|the folder that the project is in)$",
+        ):
             find(home / "gone")
 
 

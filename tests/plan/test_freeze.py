@@ -133,8 +133,9 @@ def test_an_unknown_field_is_refused_at_every_level() -> None:
 def test_a_plan_over_its_limits_is_refused() -> None:
     plan = whole_plan()
     steps = tuple(Step(id=f"s{i}", target=Command(text="true")) for i in range(MAX_STEPS + 1))
-    with pytest.raises(PlanError, match=f"^{MAX_STEPS + 1} steps; a workflow may have at most {MAX_STEPS}$"):
+    with pytest.raises(PlanError) as caught:
         freeze(msgspec.structs.replace(plan, steps=steps))
+    assert str(caught.value) == f"{MAX_STEPS + 1} steps; a workflow may have at most {MAX_STEPS}"
     wide = msgspec.structs.replace(plan, params=(Param(name="a", description="x" * MAX_PLAN_BYTES),))
     assert [fault[0] for fault in limit_faults(wide)] == ["plan-too-large"]
 
