@@ -31,7 +31,8 @@ TRIMMED = "Blanks at the ends may be trimmed by the CLI; within nothing may chan
 
 
 def workflow() -> str:
-    head = "---\ntype: workflow\ndefaults: { timeout: 100s, retry: { max: 0 } }\n"
+    # of several that start at once one may find its database locked, on a busy machine
+    head = "---\ntype: workflow\ndefaults: { timeout: 100s, retry: { max: 2, on: [llm_overloaded] } }\n"
     head += "params:\n  data: { type: object }\nsteps:\n"
     first, *others = ODD
     # the first alone: an agent makes its folders and databases in a new home then

@@ -27,6 +27,7 @@ def epoch_ms(text: str) -> int:
         ("Last error: Failed native model HTTP request: unexpected EOF during chunk size line", Reason.NETWORK_ERROR),
         ("unexpected status 529 <unknown status code>: x", Reason.LLM_OVERLOADED),
         ("We're currently experiencing high demand", Reason.LLM_OVERLOADED),
+        ("Error: Unexpected error\n\ndatabase is locked", Reason.LLM_OVERLOADED),
         ("API Error: 400 prompt is too long: 250000 tokens > 200000 maximum", Reason.LLM_CONTEXT_LENGTH),
         ("API Error: 413 request_too_large", Reason.LLM_CONTEXT_LENGTH),
         ("API Error: 400 blocked by content filtering policy, content_policy", Reason.LLM_CONTENT_FILTER),

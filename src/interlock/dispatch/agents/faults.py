@@ -41,7 +41,10 @@ _AUTH: Final = (
     r"invalid (?:api|x-api)[- ]?key|invalid authentication|unauthori[sz]ed|unauthenticated|authentication"
     r"|not logged in|please (?:run )?/?log ?in|api key|permission[_ ]denied|login required|\bauth method"
 )
-_OVERLOADED: Final = r"overloaded|high demand|temporarily unavailable|service unavailable|internal server error"
+# its own database too: several of an agent that start at once wait for each other, and give up
+_OVERLOADED: Final = (
+    r"overloaded|high demand|temporarily unavailable|service unavailable|internal server error|database is locked"
+)
 _NETWORK: Final = (
     r"ECONN|ENOTFOUND|EAI_AGAIN|EPIPE|ETIMEDOUT|fetch failed|socket hang up|socket connection"
     r"|connection (?:error|refused|reset|closed)|stream (?:disconnected|closed|ended)|premature close|network"
