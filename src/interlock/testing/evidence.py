@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -193,17 +193,17 @@ def digest(project: Path) -> str:
 
 def told(project: Path) -> int:
     """Return how many events the journal holds."""
-    db = sqlite3.connect(f"file:{journal(project)}?mode=ro", uri=True)
-    try:
-        return int(db.execute("SELECT count(*) FROM event").fetchone()[0])
-    finally:
-        db.close()
+    return int(_asked(project, "SELECT count(*) FROM event"))
 
 
 def integrity(project: Path) -> str:
     """Return what SQLite's own check says about the journal: `ok` where it is sound."""
+    return str(_asked(project, "PRAGMA integrity_check"))
+
+
+def _asked(project: Path, query: str) -> Any:  # noqa: ANN401 - what the query selects
     db = sqlite3.connect(f"file:{journal(project)}?mode=ro", uri=True)
     try:
-        return str(db.execute("PRAGMA integrity_check").fetchone()[0])
+        return db.execute(query).fetchone()[0]
     finally:
         db.close()
