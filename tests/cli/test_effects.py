@@ -67,7 +67,7 @@ def test_what_was_answered_for_a_unit_stands_before_what_its_attempt_said(interl
     step = "{ id: send, effects: external, timeout: 200ms, run: sleep 60 }"
     (tmp_path / "flow.md").write_text(f"---\nsteps: [{step}]\n---\n", encoding="utf-8")
     assert interlock("run", "flow.md", cwd=tmp_path).returncode == BLOCKED
-    assert "timed out after 200 ms" in interlock("units", "last", cwd=tmp_path).stdout
+    assert "timed out after 200ms" in interlock("units", "last", cwd=tmp_path).stdout
     assert interlock("resolve", "last", "send:solo", "--done", "--result", '"sent"', cwd=tmp_path).returncode == 0
     shown = interlock("units", "last", cwd=tmp_path).stdout
     assert '"sent"' in shown

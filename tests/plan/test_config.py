@@ -5,12 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.plan.configurations import WHOLE
 
+from interlock.model.durations import spelled_duration
 from interlock.model.plan import EnvGroup, SecretSource
 from interlock.plan.config import Config, merge_config
 from interlock.plan.config_check import check_config
 from interlock.plan.config_parse import MAX_BYTES, masked, parse_config
 from interlock.plan.diagnose import render
-from interlock.plan.durations import parse_duration, spelled_duration
+from interlock.plan.durations import parse_duration
 
 
 def faults(text: str) -> str:

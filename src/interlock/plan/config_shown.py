@@ -8,10 +8,10 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
+from interlock.model.durations import spelled_duration
 from interlock.model.plan import EnvGroup
 from interlock.plan.config import DEFAULT_JUDGE_CLIP_CHARS, DEFAULT_TIMEOUT_MS, Config, Engine, Origin
 from interlock.plan.config_kinds import AGENT, ENV, LIMITS, LLM, RUN, SECTIONS
-from interlock.plan.durations import spelled_duration
 
 DEFAULT_MAX_CONCURRENCY: Final = 256
 """Units of a run, with its child runs, that are at work at the same time, where nobody says otherwise."""

@@ -10,7 +10,6 @@ from typing import Final
 
 _FORM: Final = r"([0-9]{1,16})(ms|s|m|h)?"
 _UNIT_MS: Final = {None: 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
-_LARGEST_FIRST: Final = (("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))
 _LONGEST_MS: Final = 2**53
 FORMS: Final = "write it as '500ms', '90s', '10m', '2h' or 'none'; a bare number is milliseconds"
 
@@ -32,11 +31,3 @@ def parse_duration(text: str) -> int | None:
     if duration_ms > _LONGEST_MS:
         raise DurationError("is too long")
     return duration_ms
-
-
-def spelled_duration(duration_ms: int | None) -> str:
-    """Return what `parse_duration` reads as that, in the largest unit that keeps it whole."""
-    if duration_ms is None:
-        return "none"
-    unit, size = next((unit, size) for unit, size in _LARGEST_FIRST if duration_ms % size == 0)
-    return f"{duration_ms // size}{unit}"

@@ -211,7 +211,7 @@ def test_a_timeout_ends_a_whole_tree_that_ignores_sigterm_after_the_grace(
     )
     outcome = shop.outcome(request)
     assert (outcome.status, outcome.reason, outcome.answered) == ("failed", Reason.TIMEOUT, False)
-    assert outcome.error == "timed out after 300 ms"
+    assert outcome.error == "timed out after 300ms"
 
 
 def test_a_timeout_lets_a_child_end_in_its_own_way(shop: Shop) -> None:
@@ -224,7 +224,7 @@ def test_silence_without_work_is_an_idle_timeout(shop: Shop) -> None:
     began = time.monotonic()
     outcome = shop.run("sleep 60", idle_timeout_ms=300)
     assert (outcome.reason, outcome.answered) == (Reason.IDLE_TIMEOUT, False)
-    assert outcome.error == "no output and no processor time for 300 ms"
+    assert outcome.error == "no output and no processor time for 300ms"
     assert time.monotonic() - began < 20
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from interlock.dispatch.attempt import KILL_AFTER_S, Attempt, Ending
+from interlock.model.durations import spelled_duration
 from interlock.model.states import Reason
 
 _LOOK_S: Final = 5.0
@@ -92,7 +93,7 @@ class Watch:
         if self._attempt.cancelled is not None:
             raise EndedError(Ending(None, "cancelled"))
         if self._deadline is not None and now >= self._deadline:
-            raise EndedError(Ending(Reason.TIMEOUT, f"timed out after {self._timeout_ms} ms"))
+            raise EndedError(Ending(Reason.TIMEOUT, f"timed out after {spelled_duration(self._timeout_ms)}"))
         look_at = self._next_look()
         if self._idle_ms is None or look_at is None or now < look_at:
             return
@@ -101,4 +102,6 @@ class Watch:
             self._progress_at = now
         self._ticks, self._looked_at = ticks, now
         if now >= self._progress_at + self._idle_ms / 1000:
-            raise EndedError(Ending(Reason.IDLE_TIMEOUT, f"no output and no processor time for {self._idle_ms} ms"))
+            raise EndedError(
+                Ending(Reason.IDLE_TIMEOUT, f"no output and no processor time for {spelled_duration(self._idle_ms)}")
+            )

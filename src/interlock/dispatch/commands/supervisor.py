@@ -25,6 +25,7 @@ from interlock.dispatch.commands.output import CHUNK_BYTES, Sink
 from interlock.dispatch.logs.log import AttemptLog
 from interlock.dispatch.processes import identity
 from interlock.dispatch.processes.tree import Tree
+from interlock.model.durations import spelled_duration
 from interlock.model.events import Process
 from interlock.model.states import Reason
 
@@ -259,7 +260,7 @@ class Supervisor:
         elif self._out.total > self._ends_above_bytes:
             self._end(Ending(Reason.OUTPUT_TOO_LARGE, _TOO_LARGE.format(self._max_out_bytes)), KILL_AFTER_S)
         elif self._deadline is not None and now >= self._deadline:
-            self._end(Ending(Reason.TIMEOUT, f"timed out after {self._job.timeout_ms} ms"), KILL_AFTER_S)
+            self._end(Ending(Reason.TIMEOUT, f"timed out after {spelled_duration(self._job.timeout_ms)}"), KILL_AFTER_S)
         elif self._idle_s is not None and self._look_at is not None and now >= self._look_at:
             self._look(self._idle_s)
 
@@ -276,7 +277,10 @@ class Supervisor:
         self._cpu_ticks, self._looked_at = ticks, now
         if now >= self._progress_at + idle_s:
             idle_ms = self._job.idle_timeout_ms
-            self._end(Ending(Reason.IDLE_TIMEOUT, f"no output and no processor time for {idle_ms} ms"), KILL_AFTER_S)
+            self._end(
+                Ending(Reason.IDLE_TIMEOUT, f"no output and no processor time for {spelled_duration(idle_ms)}"),
+                KILL_AFTER_S,
+            )
         self._look_at = now + self._look_every_s(idle_s)
 
     def _end(self, ending: Ending, grace_s: float) -> None:

@@ -23,6 +23,7 @@ from interlock.dispatch.llm.line import Line
 from interlock.dispatch.llm.prices import cost_usd, load_prices
 from interlock.dispatch.llm.transport import nothing_came, of_transport
 from interlock.dispatch.prompts.schema import with_schema
+from interlock.model.durations import spelled_duration
 from interlock.model.states import Reason
 
 _APIS: Final = {
@@ -108,7 +109,7 @@ class LlmEngines:
             return ending
         if attempt.cancelled is not None:
             return Ending()
-        return _failed(Reason.TIMEOUT, f"timed out after {job.timeout_ms} ms", answered=False)
+        return _failed(Reason.TIMEOUT, f"timed out after {spelled_duration(job.timeout_ms)}", answered=False)
 
     def _asked(self, api: Api, request: Request, settings: EngineSettings, call: EngineCall) -> Ending:
         schema = json.loads(call.schema_json) if call.schema_json else None
@@ -149,7 +150,7 @@ def _once(api: Api, ask: Ask, settings: EngineSettings, idle_ms: int | None) -> 
         reply = api.complete(ask)
     except Exception as error:  # noqa: BLE001 - SDKs let anything through; each must end as an outcome
         if nothing_came(error):
-            return _failed(Reason.IDLE_TIMEOUT, f"nothing came for {idle_ms} ms", answered=False), None
+            return _failed(Reason.IDLE_TIMEOUT, f"nothing came for {spelled_duration(idle_ms)}", answered=False), None
         return _broken(api, error, settings)
     failure = failure_in(reply, ask)
     return Ending(failure=None if failure is None else _placed(failure, settings), reply=reply), None

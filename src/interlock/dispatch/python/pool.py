@@ -33,6 +33,7 @@ from interlock.dispatch.python.peer import SLOW_S, Peer
 from interlock.dispatch.python.places import EPOLLOUT, Places
 from interlock.dispatch.python.worker import FAILURE, FORGET, RESULT, UNIT
 from interlock.model.actions import Ahead
+from interlock.model.durations import spelled_duration
 from interlock.model.events import Process
 from interlock.model.plan import PythonFunction
 from interlock.model.states import Reason
@@ -360,12 +361,12 @@ class PythonPool(Crew):
             return
         if peer.deadline <= now:
             peer.deadline = NEVER
-            text = f"no answer within {_seconds(request.job.timeout_ms)}"
+            text = f"timed out after {spelled_duration(request.job.timeout_ms)}"
             self._end(peer, Ending("failed", Reason.TIMEOUT, text), KILL_AFTER_S)
         if peer.idle_at <= now:
             peer.idle_at = NEVER
             if peer.idled(request.job, now):
-                text = f"no output and no processor time for {_seconds(request.job.idle_timeout_ms)}"
+                text = f"no output and no processor time for {spelled_duration(request.job.idle_timeout_ms)}"
                 self._end(peer, Ending("failed", Reason.IDLE_TIMEOUT, text), KILL_AFTER_S)
         if peer.log is not None and peer.log.flush_at is not None and peer.log.flush_at <= now:
             peer.flush_log()
@@ -388,10 +389,6 @@ class PythonPool(Crew):
                 peer.close_log(self._log)
         self._places.close()
         self.in_flight = 0
-
-
-def _seconds(milliseconds: int | None) -> str:
-    return f"{(milliseconds or 0) / 1_000:g} s"
 
 
 def _no_worker(job: Job, error: NoWorkerError) -> str:
