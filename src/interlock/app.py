@@ -31,7 +31,7 @@ from interlock.driver.local_setup import begun, default_concurrency, local_execu
 from interlock.driver.loop import Observer
 from interlock.driver.openings import accept_modules, first_notices
 from interlock.driver.params import NO_PARAMS, GivenParams, as_input, fitted
-from interlock.driver.project import ProjectPaths, is_file, open_state, project_of, read_project_id
+from interlock.driver.project import ProjectPaths, open_state, project_of, read_project_id, seen
 from interlock.driver.result import Result, not_twice, result_of
 from interlock.driver.signals import interrupting
 from interlock.driver.trees import forget_uncommitted, settle_lost, with_uncommitted
@@ -143,7 +143,7 @@ class App:
         from interlock.driver.estimating import Preview, estimate_of  # noqa: PLC0415 - as above
 
         path = Path(target)
-        if path.suffix == ".md" or is_file(path):
+        if path.suffix == ".md" or seen(path.is_file):
             plan = self._compile(path, on_warning)
             _, plan_hash = freeze(plan)
             snap = Snapshot(plan, RunInfo(id="preview", params=fitted(plan, params)[0]))

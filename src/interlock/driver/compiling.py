@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from interlock.driver.project import ProjectPaths, current_folder, is_folder
+from interlock.driver.project import ProjectPaths, current_folder, seen
 from interlock.driver.sources import MOST_WORKFLOW_BYTES, FileSources
 from interlock.errors import Diagnostic, WorkflowError
 from interlock.model.plan import Plan
@@ -107,7 +107,7 @@ def workflow_files(paths: Sequence[Path]) -> list[Path]:
     """Return the files named and the workflow files below the folders named, each once, in order."""
     found: dict[Path, None] = {}
     for path in paths:
-        if is_folder(path):
+        if seen(path.is_dir):
             found.update(dict.fromkeys(p for p in sorted(path.rglob("*.md")) if _is_workflow(p)))
         else:
             found[path] = None

@@ -11,7 +11,7 @@ import errno
 import os
 import shlex
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -42,7 +42,7 @@ class ProjectPaths(msgspec.Struct, frozen=True, kw_only=True):
 
 def project_at(root: Path, notices: tuple[str, ...] = ()) -> ProjectPaths:
     """Return the places of the project whose root is `root`, as given by the user. Raises UsageError."""
-    if not is_folder(root):
+    if not seen(root.is_dir):
         raise UsageError("no-such-folder", f"{root} is not a folder", "name the folder that the project is in")
     root = root.resolve()
     state = root / STATE_NAME
@@ -67,7 +67,7 @@ def find_project(start: Path) -> ProjectPaths:
     passed: dict[Path, str] = {}
     git_root: Path | None = None
     for folder in _upwards(start):
-        marker = next((name for name in (CONFIG_NAME, STATE_NAME) if _there(folder / name)), None)
+        marker = next((name for name in (CONFIG_NAME, STATE_NAME) if seen((folder / name).exists)), None)
         is_git_root = _is_git_root(folder / ".git")
         reason = _not_ours(folder, marker)
         if reason is None:
@@ -97,44 +97,25 @@ def current_folder() -> Path:
         raise UsageError("no-current-folder", message, "change into one that does: cd DIR") from error
 
 
-def is_folder(path: Path) -> bool:
-    """Tell whether a folder can be seen there; what has no such name, or may not be looked at, is none."""
+def seen(look: Callable[[], bool]) -> bool:
+    """Tell what a look at a path says; where there can be no such name, or none may look, nothing is seen."""
     try:
-        return path.is_dir()
-    except OSError:
-        return False
-
-
-def is_file(path: Path) -> bool:
-    """Tell whether a file can be seen there, as `is_folder` does."""
-    try:
-        return path.is_file()
+        return look()
     except OSError:
         return False
 
 
 def _refuse_foreign(root: Path) -> None:
     for path in (root / CONFIG_NAME, root / STATE_NAME):
-        if _there(path) and path.stat().st_uid != os.geteuid():
+        if seen(path.exists) and path.stat().st_uid != os.geteuid():
             owner = path.stat().st_uid
             message = f"{path} belongs to another user (uid {owner}) and could make you run their commands"
             raise UsageError("foreign-project", message, f"if you trust it, say so: --project {shlex.quote(str(root))}")
 
 
-def _there(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:
-        # a folder that can't be looked into holds no project of ours
-        return False
-
-
 def _is_git_root(marker: Path) -> bool:
     """Tell whether git would take it: a file that points elsewhere, or a folder with a HEAD."""
-    try:
-        return marker.is_file() or os.path.lexists(marker / "HEAD")
-    except OSError:
-        return False
+    return seen(lambda: marker.is_file() or os.path.lexists(marker / "HEAD"))
 
 
 def _upwards(start: Path) -> Iterator[Path]:
