@@ -157,7 +157,10 @@ steps:
     assert [unit["state"] for unit in json.loads(shown)] == ["completed"]
     shown = interlock("status", "last", cwd=tmp_path).stdout
     assert "it is not known" not in shown
-    assert ("answered; it goes on when the run is reopened" in shown) is (first == "fx")
+    answered = "answered; it goes on when the run is reopened"
+    assert (answered in shown) is (first == "fx")
+    view = json.loads(interlock("status", "last", "--json", cwd=tmp_path).stdout)
+    assert (answered in [step["feedback"] for step in view["steps"]]) is (first == "fx")
     assert interlock("fork", "last", "--explain", cwd=tmp_path).returncode == 0
     (tmp_path / "flow.md").unlink()
     assert "fx:solo" not in interlock("resume", "last", cwd=tmp_path).stdout, "the effect was repeated"

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from interlock.cli.merge_text import not_merged
-
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 FLOW = """---
 params: {{ items: {{ type: array, default: [x, y, z] }} }}
@@ -50,15 +48,10 @@ def test_a_merge_that_left_something_off_its_branch_says_so(
     assert f"3 units: 3 completed; {left}; {{" in line if left else "not merged" not in line
 
 
-@pytest.mark.parametrize(
-    "artifact",
-    [
-        None,
-        [],
-        {"branch": "b"},
-        {"branch": "b", "tree": "t", "merged": 1, "conflicts": 2, "rejected": 3},
-        {"branch": "b", "tree": "t", "merged": [], "conflicts": [], "rejected": []},
-    ],
-)
-def test_of_an_artifact_of_another_kind_nothing_is_said(artifact: object) -> None:
-    assert not not_merged(artifact)
+def test_of_what_only_looks_like_a_merge_nothing_is_said(interlock: Call, tmp_path: Path) -> None:
+    told = json.dumps({"branch": "b", "tree": "t", "merged": [], "conflicts": [1], "rejected": []})
+    step = f"{{ id: told, run: {json.dumps('echo ' + repr(told))}, output: {{ type: object }} }}"
+    (tmp_path / "flow.md").write_text(f"---\nsteps:\n  - {step}\n---\n", encoding="utf-8")
+    done = interlock("run", "flow.md", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "not merged" not in done.stdout + interlock("status", cwd=tmp_path).stdout

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
-
 from interlock.cli.text import count
+from interlock.store.base import StepRow
+from interlock.views.facts import PlanFacts
+from interlock.views.values import value
 
-_KEYS: Final = frozenset({"branch", "tree", "merged", "conflicts", "rejected"})
 
-
-def not_merged(artifact: Any) -> str:  # noqa: ANN401 - any JSON value
-    """Count what a merge's artifact says is not on the branch; empty where all is, or where it is of another kind."""
-    if not isinstance(artifact, dict) or artifact.keys() != _KEYS:
+def not_merged(step: StepRow, facts: PlanFacts) -> str:
+    """Count what a merge's artifact says is not on the branch; empty where all is, or where nothing was merged."""
+    if step.artifact is None or not facts.merges(step.step):
         return ""
-    conflicts, rejected, merged = (artifact[key] for key in ("conflicts", "rejected", "merged"))
-    if not all(isinstance(found, list) for found in (conflicts, rejected, merged)) or not (conflicts or rejected):
+    artifact = value(step.artifact)
+    conflicts, rejected = len(artifact["conflicts"]), len(artifact["rejected"])
+    if not conflicts + rejected:
         return ""
-    why = [count(len(conflicts), "conflict")] if conflicts else []
-    why += [f"{len(rejected):,} rejected"] if rejected else []
-    left = len(conflicts) + len(rejected)
-    return f"{left:,} of {len(merged) + left:,} not merged ({', '.join(why)})"
+    why = [count(conflicts, "conflict")] if conflicts else []
+    why += [f"{rejected:,} rejected"] if rejected else []
+    left = conflicts + rejected
+    return f"{left:,} of {len(artifact['merged']) + left:,} not merged ({', '.join(why)})"

@@ -16,6 +16,7 @@ from interlock.model.run import Lease
 from interlock.model.states import RUN_ENDED, RunState, StepState
 from interlock.store.base import ApprovalRow, RunRow, StepRow
 from interlock.views.advice import Next
+from interlock.views.facts import PlanFacts
 from interlock.views.status import RunRows
 
 _LABEL_WIDTH = 9
@@ -90,21 +91,13 @@ def step_lines(rows: RunRows, views: list[Mapping[str, Any]]) -> Iterator[str]:
         head = (
             f"{style(sign.sign, fg='yellow' if short else sign.colour)} {view['id']:<{width}}  {view['state']}{reason}"
         )
-        yield f"{head}{_about(row, view)}".rstrip()
+        yield f"{head}{_about(row, view, rows.facts)}".rstrip()
         yield from _children(rows, row)
         if view["feedback"] and view["state"] in {"failed", "blocked", "waiting"}:
-            yield from (f"    {safe(line)}" for line in _feedback(rows, row).splitlines())
+            yield from (f"    {safe(line)}" for line in view["feedback"].splitlines())
         said = [entry for entry in rows.approvals if entry.step == row.step]
         if said:
             yield f"    {_said(said[-1])}"
-
-
-def _feedback(rows: RunRows, step: StepRow) -> str:
-    """Why the step is where it is; what was answered in a run that failed is not asked for any more."""
-    asks = step.reason == "effect_unknown" and step.state == StepState.BLOCKED
-    if asks and not any(census.step == step.step and census.by_state.get("unknown") for census in rows.census):
-        return "answered; it goes on when the run is reopened"
-    return step.detail
 
 
 def _children(rows: RunRows, step: StepRow) -> Iterator[str]:
@@ -126,7 +119,7 @@ def _said(entry: ApprovalRow) -> str:
     return f"{verdict} by {safe(entry.made_by)} at {local_time(entry.at)}{note}"
 
 
-def _about(row: StepRow, view: Mapping[str, Any]) -> str:
+def _about(row: StepRow, view: Mapping[str, Any], facts: PlanFacts) -> str:
     census = view["census"]
     parts: list[str] = []
     if row.route:
@@ -140,7 +133,7 @@ def _about(row: StepRow, view: Mapping[str, Any]) -> str:
     if row.artifact_size is not None and row.artifact is None:
         parts.append(f"artifact of {size(row.artifact_size)}")
     elif row.artifact is not None and not row.route:
-        left = not_merged(view["artifact"])
-        parts += [left] if left else []
+        if left := not_merged(row, facts):
+            parts.append(left)
         parts.append(clip(compact(view["artifact"]), 50))
     return "  " + "; ".join(parts) if parts else ""

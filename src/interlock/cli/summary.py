@@ -23,8 +23,6 @@ from interlock.views.values import value
 _MOST_FAILURES: Final = 5
 _ARTIFACT_CHARACTERS: Final = 4_000
 _ARTIFACT_BYTES: Final = 65_536
-_MERGED: Final = b'{"branch":'
-"""How a merge's artifact begins, as canonical JSON: no other need be decoded."""
 
 
 def show_summary(app: App, result: Result) -> None:
@@ -83,10 +81,7 @@ def _degraded(rows: RunRows) -> None:
 
 def _not_merged(rows: RunRows) -> None:
     for step in rows.steps:
-        left = (
-            not_merged(value(step.artifact)) if step.artifact is not None and step.artifact.startswith(_MERGED) else ""
-        )
-        if left:
+        if left := not_merged(step, rows.facts):
             see = spelled(f"interlock status {rows.run.id} --artifact {step.id}")
             say(f"  {step.id}: {left}; see `{see}`")
 

@@ -49,6 +49,11 @@ class StepFacts(msgspec.Struct, frozen=True, kw_only=True):
         return schema if isinstance(schema, str) else None
 
     @property
+    def merges(self) -> bool:
+        """Tell whether the step's artifact says what was merged."""
+        return isinstance(self.map, dict) and self.map.get("reducer") == "merge"
+
+    @property
     def works(self) -> bool:
         """Tell whether the step has units at all; a route has none."""
         return self.route is None
@@ -89,6 +94,10 @@ class PlanFacts(msgspec.Struct, frozen=True, kw_only=True):
     def works(self, step: int) -> bool:
         """Tell whether the step of that index has units; unknown steps are taken to have some."""
         return step >= len(self.steps) or self.steps[step].works
+
+    def merges(self, step: int) -> bool:
+        """Tell whether the artifact of the step of that index says what was merged; that of unknown steps doesn't."""
+        return step < len(self.steps) and self.steps[step].merges
 
     def needs_result(self, step: int) -> bool:
         """Tell whether a unit of the step of that index can be said to be done only with its result."""

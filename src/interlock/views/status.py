@@ -11,7 +11,7 @@ import msgspec
 from interlock.errors import JournalCorruptError
 from interlock.model.events import DIVERGENCE
 from interlock.model.run import Lease
-from interlock.model.states import RunState
+from interlock.model.states import RunState, StepState, UnitState
 from interlock.store.attempt_rows import Spent
 from interlock.store.base import ApprovalRow, Census, RunRow, StepRow
 from interlock.views.census import step_censuses, total
@@ -54,14 +54,21 @@ def artifact_view(step: StepRow, preview: Preview = None) -> Any:  # noqa: ANN40
     return value(step.artifact)
 
 
-def _step_view(step: StepRow, census: dict[str, Any], preview: Preview) -> dict[str, Any]:
+def _feedback(step: StepRow, *, unknown: bool) -> str | None:
+    """Why the step is where it is; what was answered in a run that failed is not asked for any more."""
+    if step.reason == "effect_unknown" and step.state == StepState.BLOCKED and not unknown:
+        return "answered; it goes on when the run is reopened"
+    return step.detail or None
+
+
+def _step_view(step: StepRow, census: dict[str, Any], preview: Preview, *, unknown: bool) -> dict[str, Any]:
     return {
         "id": step.id,
         "state": step.state,
         "loop": step.loop,
         "artifact": artifact_view(step, preview),
         "reason": step.reason,
-        "feedback": step.detail or None,
+        "feedback": _feedback(step, unknown=unknown),
         "census": census,
     }
 
@@ -70,12 +77,14 @@ def status_view(rows: RunRows, previews: Mapping[int, Preview] | None = None) ->
     """The status object. `previews` are the beginnings of artifacts that lie in files, by step index."""
     censuses = step_censuses(rows.run.state, rows.steps, rows.census, rows.facts)
     previews = previews or {}
+    unknown = {counted.step for counted in rows.census if counted.by_state.get(UnitState.UNKNOWN)}
     return {
         "schema": SCHEMA,
         "run": run_view(rows.run, rows.lease, rows.facts, rows.hide, stopping=rows.stopping),
         "stopping": rows.stopping,
         "steps": [
-            _step_view(step, census, previews.get(step.step)) for step, census in zip(rows.steps, censuses, strict=True)
+            _step_view(step, census, previews.get(step.step), unknown=step.step in unknown)
+            for step, census in zip(rows.steps, censuses, strict=True)
         ],
         "census": total(censuses),
         "children": children_view(rows.children),
