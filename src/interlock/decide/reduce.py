@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain
 
 import msgspec
 
@@ -53,7 +54,7 @@ def fatal(spec: PlanStep, step: Step) -> Broken | None:
     if step.counts[UnitState.FAILED] == 0:
         return None
     first = () if step.first_failure is None else (step.first_failure,)
-    for unit in (*first, *step.work):
+    for unit in chain(first, step.work):
         if unit.state is UnitState.FAILED and (spec.on_error == "fail" or unit.reason in NEVER_CONTINUED):
             misfits = spec.map is None and unit.reason == Reason.VALIDATION_ERROR
             return msgspec.structs.replace(failure_of(unit), misfits=misfits)
